@@ -1,0 +1,10 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// commands lists every subcommand; each lives in a file named after it.
+func commands(p *program) []*cobra.Command {
+	return []*cobra.Command{
+		newEngineCmd(p),
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/engine"
+)
+
+// version is set by the linker (see the Makefile); it comes from git.
+var version = "dev"
+
+// program is what every subcommand shares: the streams, the flags that all
+// commands have, the logger and the clock.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	now            func() time.Time
+	log            *slog.Logger
+
+	engine    engine.Options // --clickhouse, --data, --database
+	output    string         // --output table|json
+	logFormat string         // --log-format text|json
+	verbose   bool
+}
+
+// run executes one command line and returns its exit code. Tests call it
+// in-process.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now}
+	root := newRootCmd(p)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Canceled) {
+		err = errors.Join(err, ctx.Err())
+	}
+	if err != nil {
+		p.printError(err)
+	}
+	return ratebatch.ExitCode(err)
+}
+
+func newRootCmd(p *program) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ratebatch",
+		Short: "Rate what a cloud's virtual machines used, as a batch job",
+		Long: `Ratebatch turns what a cloud's virtual machines used into what each project
+owes. Jobs run to completion and exit, so cron, systemd timers and Kubernetes
+CronJobs can own them.
+
+Without --clickhouse a command starts the embedded ClickHouse engine over the
+folder given by --data (or joins the one that already serves it).
+
+` + exitCodesHelp,
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return p.prepare(cmd)
+		},
+	}
+	root.SetIn(p.stdin)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &ratebatch.ConfigError{Err: err, Hint: "see '" + cmd.CommandPath() + " --help'"}
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&p.engine.URL, "clickhouse", os.Getenv("RATEBATCH_CLICKHOUSE"), "ClickHouse server, as clickhouse://user@host:9000/db or https://…; empty: the embedded engine [RATEBATCH_CLICKHOUSE]")
+	flags.StringVar(&p.engine.DataDir, "data", envOr("RATEBATCH_DATA", "ratebatch-data"), "folder of the embedded engine's data [RATEBATCH_DATA]")
+	flags.StringVar(&p.engine.Database, "database", envOr("RATEBATCH_DATABASE", "ratebatch"), "ClickHouse database [RATEBATCH_DATABASE]")
+	flags.StringVarP(&p.output, "output", "o", "table", "how to print results: table or json")
+	flags.StringVar(&p.logFormat, "log-format", "text", "how to write logs on stderr: text or json")
+	flags.BoolVarP(&p.verbose, "verbose", "v", false, "log what is done in detail")
+	root.AddCommand(commands(p)...)
+	return root
+}
+
+const exitCodesHelp = `Exit codes: 0 done or nothing due, 1 unexpected, 2 bad flag, configuration or
+plan, 3 done with rejected lines, 11 another run holds the lease, 20 stopped
+until a person acts, 75 try again, 130 interrupted.`
+
+func envOr(name, fallback string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return fallback
+}
+
+// prepare checks the shared flags and makes the logger.
+func (p *program) prepare(*cobra.Command) error {
+	level := slog.LevelInfo
+	if p.verbose {
+		level = slog.LevelDebug
+	}
+	switch p.logFormat {
+	case "text":
+		p.log = slog.New(tint.NewHandler(p.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !isTerminal(p.stderr)}))
+	case "json":
+		p.log = slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: level}))
+	default:
+		return &ratebatch.ConfigError{Err: fmt.Errorf("--log-format %q", p.logFormat), Hint: "use text or json"}
+	}
+	if p.output != "table" && p.output != "json" {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("--output %q", p.output), Hint: "use table or json"}
+	}
+	p.engine.Log = p.log
+	return nil
+}
+
+// isTerminal says whether a person looks at w.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// printError writes one error to stderr, once, with no stack and no secret.
+func (p *program) printError(err error) {
+	fmt.Fprintf(p.stderr, "ratebatch: %s\n", strings.TrimSpace(err.Error()))
+}
