@@ -1,0 +1,74 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+)
+
+// Codes of ClickHouse exceptions that decide what happens next.
+const (
+	codeUnknownIdentifier = 47
+	codeUnknownTable      = 60
+	codeUnknownDatabase   = 81
+	codeTooManyParts      = 252
+	codeMemoryLimit       = 241
+	codeTimeout           = 159
+	codeReadonly          = 164
+	codeNotEnoughSpace    = 243
+	codeCannotWrite       = 75
+	codeAccessDenied      = 497
+	codeAuthFailed        = 516
+)
+
+// IsCode says whether err is a ClickHouse exception of this code.
+func IsCode(err error, code int32) bool {
+	var exception *clickhouse.Exception
+	return errors.As(err, &exception) && exception.Code == code
+}
+
+// IsOutcomeKnown says whether the server answered: with an exception the
+// statement is over; with a lost connection or a timeout of ours it may go on.
+func IsOutcomeKnown(err error) bool {
+	var exception *clickhouse.Exception
+	return errors.As(err, &exception)
+}
+
+// describe gives the errors that an operator can act on their class and the
+// next step; everything else stays as it is.
+func describe(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	var exception *clickhouse.Exception
+	if errors.As(err, &exception) {
+		switch exception.Code {
+		case codeUnknownTable, codeUnknownDatabase, codeUnknownIdentifier:
+			if strings.Contains(exception.Message, "schema_migrations") || strings.Contains(exception.Message, "Database") {
+				return &ratebatch.ConfigError{Err: err, Hint: "run 'ratebatch migrate' first"}
+			}
+		case codeTooManyParts, codeMemoryLimit, codeTimeout:
+			return &ratebatch.TryAgainError{Err: err, Hint: "the server is overloaded; nothing half-written counts, run the same command again later"}
+		case codeNotEnoughSpace, codeCannotWrite:
+			return &ratebatch.TryAgainError{Err: err, Hint: "the ClickHouse disk is full; nothing half-written counts, free space and run the same command again"}
+		case codeReadonly, codeAccessDenied, codeAuthFailed:
+			return &ratebatch.ConfigError{Err: err, Hint: "the ClickHouse user lacks the rights for this"}
+		}
+		if strings.Contains(exception.Message, "No space left on device") {
+			return &ratebatch.TryAgainError{Err: err, Hint: "the ClickHouse disk is full; nothing half-written counts, free space and run the same command again"}
+		}
+		return err
+	}
+	var network net.Error
+	if errors.As(err, &network) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
+		return &ratebatch.TryAgainError{Err: fmt.Errorf("ClickHouse did not answer: %w", err), Hint: "nothing half-written counts, run the same command again"}
+	}
+	return err
+}

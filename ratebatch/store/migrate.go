@@ -1,0 +1,402 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+)
+
+// MinVersion is the oldest ClickHouse the schema works on: refreshable
+// materialized views with APPEND came with 24.10.
+const MinVersion = "24.10"
+
+// Retention says how long each tier keeps data, by the data's own time.
+type Retention struct {
+	Raw, FiveMin, Hourly time.Duration
+}
+
+// DefaultRetention keeps raw samples for the agent's spool (24 h), the topics'
+// retention (24 h) and 6 h more, and the tiers as the pipeline's
+// specification says.
+var DefaultRetention = Retention{Raw: 54 * time.Hour, FiveMin: 7 * 24 * time.Hour, Hourly: 92 * 24 * time.Hour}
+
+// minRaw is the specification's retention of raw samples; below it late
+// samples would be deleted when they are inserted.
+const minRaw = 6 * time.Hour
+
+// maxRetention keeps DateTime arithmetic of 2026 within 2106, where DateTime ends.
+const maxRetention = 50 * 366 * 24 * time.Hour
+
+// Validate reports every value that cannot work.
+func (r Retention) Validate() error {
+	var errs []error
+	for _, tier := range []struct {
+		name string
+		keep time.Duration
+		min  time.Duration
+	}{{"raw", r.Raw, minRaw}, {"5min", r.FiveMin, 2 * time.Hour}, {"hourly", r.Hourly, 48 * time.Hour}} {
+		if tier.keep < tier.min || tier.keep > maxRetention {
+			errs = append(errs, fmt.Errorf("retention of the %s tier is %s: must lie between %s and %s", tier.name, tier.keep, tier.min, maxRetention))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &ratebatch.ConfigError{Err: err}
+	}
+	return nil
+}
+
+// ParseRetention reads raw=54h,5min=7d,hourly=92d; a single duration such as
+// 20y stands for all three. Tiers that are not named keep the default.
+func ParseRetention(text string) (Retention, error) {
+	r := DefaultRetention
+	if text == "" {
+		return r, nil
+	}
+	if !strings.Contains(text, "=") {
+		d, err := parseLong(text)
+		if err != nil {
+			return r, &ratebatch.ConfigError{Err: err}
+		}
+		return Retention{d, d, d}, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		d, err := parseLong(value)
+		if err != nil {
+			return r, &ratebatch.ConfigError{Err: fmt.Errorf("retention %s: %w", name, err)}
+		}
+		switch name {
+		case "raw":
+			r.Raw = d
+		case "5min":
+			r.FiveMin = d
+		case "hourly":
+			r.Hourly = d
+		default:
+			return r, &ratebatch.ConfigError{Err: fmt.Errorf("retention: no tier is called %q", name), Hint: "tiers are raw, 5min and hourly"}
+		}
+	}
+	return r, nil
+}
+
+// parseLong reads a Go duration or a whole number of days or years (365 days).
+func parseLong(text string) (time.Duration, error) {
+	for suffix, unit := range map[string]time.Duration{"d": 24 * time.Hour, "y": 365 * 24 * time.Hour} {
+		if n, err := strconv.Atoi(strings.TrimSuffix(text, suffix)); err == nil && strings.HasSuffix(text, suffix) {
+			return time.Duration(n) * unit, nil
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no duration: write 54h, 7d or 20y", text)
+	}
+	return d, nil
+}
+
+// MigrateOptions says what the schema is rendered for.
+type MigrateOptions struct {
+	Retention    Retention // zero: DefaultRetention for new tables, existing ones unchanged
+	SetRetention bool      // change the retention of existing tables too
+	Cluster      string    // name of the ClickHouse cluster; empty: a single server
+}
+
+// Migration is one numbered, forward-only, idempotent statement.
+type Migration struct {
+	Version    int
+	Name       string   // file name without .sql
+	Statements []string // one, and on a cluster a second for the Distributed table
+	Digest     string   // sha256 of the file
+}
+
+var (
+	migrationName = regexp.MustCompile(`^(\d{3})_([a-z0-9_]+)\.sql$`)
+	tableHeader   = regexp.MustCompile(`(?m)^-- table: +([a-z0-9_]+)$`)
+)
+
+// Migrations renders the schema, in order.
+func Migrations(o MigrateOptions) ([]Migration, error) {
+	if o.Retention == (Retention{}) {
+		o.Retention = DefaultRetention
+	}
+	entries, err := fs.ReadDir(files, "schema")
+	if err != nil {
+		return nil, err
+	}
+	var out []Migration
+	for _, e := range entries {
+		text, err := files.ReadFile("schema/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		match := migrationName.FindStringSubmatch(e.Name())
+		table := tableHeader.FindStringSubmatch(string(text))
+		if match == nil || table == nil {
+			return nil, fmt.Errorf("schema/%s: needs a name like 001_table.sql and a header '-- table: …'", e.Name())
+		}
+		version, err := strconv.Atoi(match[1])
+		if err != nil {
+			return nil, err
+		}
+		statement, err := render(e.Name(), string(text), o)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(text)
+		m := Migration{Version: version, Name: strings.TrimSuffix(e.Name(), ".sql"), Statements: []string{statement}, Digest: hex.EncodeToString(sum[:])}
+		if o.Cluster != "" && strings.Contains(string(text), "{{table ") {
+			m.Statements = append(m.Statements, distributed(table[1], o.Cluster))
+		}
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b Migration) int { return a.Version - b.Version })
+	for i := 1; i < len(out); i++ {
+		if out[i].Version == out[i-1].Version {
+			return nil, fmt.Errorf("schema: %s and %s have the same number", out[i-1].Name, out[i].Name)
+		}
+	}
+	return out, nil
+}
+
+// render fills in what differs between a single server and a cluster. Table
+// names are constants of the files; nothing here comes from a user but the
+// cluster's name, which is quoted.
+func render(name, text string, o MigrateOptions) (string, error) {
+	onCluster := ""
+	suffix := ""
+	if o.Cluster != "" {
+		onCluster = " ON CLUSTER " + quoteIdentifier(o.Cluster)
+		suffix = "_local"
+	}
+	tmpl, err := template.New(name).Funcs(template.FuncMap{
+		// table is the name in a CREATE TABLE; on a cluster the data lies in NAME_local.
+		"table": func(t string) string { return t + suffix + onCluster },
+		// view is the name in a CREATE VIEW.
+		"view": func(t string) string { return t + onCluster },
+		// local is the table that holds this server's rows, name the one that shows all.
+		"local": func(t string) string { return t + suffix },
+		"name":  func(t string) string { return t },
+		"engine": func(engine, arguments string) string {
+			if o.Cluster == "" {
+				return engine + "(" + arguments + ")"
+			}
+			replica := "'/clickhouse/tables/{shard}/{database}/{table}', '{replica}'"
+			if arguments != "" {
+				replica += ", " + arguments
+			}
+			return "Replicated" + engine + "(" + replica + ")"
+		},
+		"seconds": func(d time.Duration) int64 { return int64(d / time.Second) },
+		"query":   SQL,
+	}).Option("missingkey=error").Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("schema/%s: %w", name, err)
+	}
+	var b bytes.Buffer
+	if err := tmpl.Execute(&b, o); err != nil {
+		return "", fmt.Errorf("schema/%s: %w", name, err)
+	}
+	statement := b.String()
+	if o.Cluster != "" {
+		// The window setting of plain tables has another name on replicated ones.
+		statement = strings.ReplaceAll(statement, "non_replicated_deduplication_window", "replicated_deduplication_window")
+	}
+	return strings.TrimSpace(statement), nil
+}
+
+// shardKeys keep what is read together on one shard: a scope's lines and its
+// commits, an instance's samples and its tiers. Small tables are sharded by
+// name or version, which puts each logical row's versions on one shard.
+var shardKeys = map[string]string{
+	"rated_lines": "cityHash64(scope)", "period_commits": "cityHash64(scope)", "pass_periods": "cityHash64(scope)", "pass_lines": "cityHash64(scope)",
+	"month_commits": "cityHash64(scope)", "scopes": "cityHash64(scope)",
+	"port_samples": "cityHash64(instance_uuid)", "instance_samples": "cityHash64(instance_uuid)", "disk_samples": "cityHash64(instance_uuid)",
+	"port_volume_5min": "cityHash64(instance_uuid)", "port_volume_hourly": "cityHash64(instance_uuid)",
+	"instance_metrics_5min": "cityHash64(instance_uuid)", "instance_metrics_hourly": "cityHash64(instance_uuid)",
+	"disk_metrics_5min": "cityHash64(instance_uuid)", "disk_metrics_hourly": "cityHash64(instance_uuid)",
+	"instances": "cityHash64(instance_uuid)", "late_samples": "cityHash64(instance_uuid)",
+}
+
+func distributed(table, cluster string) string {
+	key, ok := shardKeys[table]
+	if !ok {
+		key = "0" // all on the first shard: small tables that are read whole
+	}
+	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %[1]s ON CLUSTER %[2]s AS %[1]s_local\nENGINE = Distributed(%[2]s, currentDatabase(), %[1]s_local, %[3]s)",
+		table, quoteIdentifier(cluster), key)
+}
+
+func quoteIdentifier(name string) string {
+	return "`" + strings.NewReplacer("\\", "\\\\", "`", "\\`").Replace(name) + "`"
+}
+
+// MigrateResult says what Migrate did.
+type MigrateResult struct {
+	Applied []string // names, in order
+	Version int      // of the schema now
+}
+
+// Migrate brings the schema to this program's version. It can be repeated, and
+// interrupted: every statement is idempotent and recorded after it was run. It
+// refuses a server that is too old and a database that a newer program made.
+func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, error) {
+	var result MigrateResult
+	if o.Retention != (Retention{}) {
+		if err := o.Retention.Validate(); err != nil {
+			return result, err
+		}
+	}
+	if err := s.checkServerVersion(ctx); err != nil {
+		return result, err
+	}
+	if err := s.Exec(ctx, "create_schema_migrations", nil); err != nil {
+		return result, err
+	}
+	applied, err := s.appliedMigrations(ctx)
+	if err != nil {
+		return result, err
+	}
+	migrations, err := Migrations(o)
+	if err != nil {
+		return result, err
+	}
+	known := map[int]bool{}
+	for _, m := range migrations {
+		known[m.Version] = true
+		result.Version = m.Version
+		if digest, done := applied[m.Version]; done {
+			if digest != m.Digest {
+				return result, &ratebatch.HaltError{Err: fmt.Errorf("migration %s was applied with another text", m.Name), Hint: "this database was made by a different build; move its data to a fresh database with 'ratebatch engine dump' and 'engine load'"}
+			}
+			continue
+		}
+		for _, statement := range m.Statements {
+			if err := s.conn.Exec(ctx, statement); err != nil {
+				return result, fmt.Errorf("migration %s: %w", m.Name, describe(err))
+			}
+		}
+		if err := s.Exec(ctx, "insert_schema_migration", Params{"version": m.Version, "name": m.Name, "digest": m.Digest}); err != nil {
+			return result, err
+		}
+		result.Applied = append(result.Applied, m.Name)
+	}
+	for version := range applied {
+		if !known[version] {
+			return result, &ratebatch.HaltError{Err: fmt.Errorf("the database has migration %d, which this program does not know", version), Hint: "use the newer program that made it"}
+		}
+	}
+	if o.SetRetention {
+		return result, s.setRetention(ctx, o)
+	}
+	return result, nil
+}
+
+// tierRetention names the time column and the retention of each table that has one.
+func tierRetention(r Retention) map[string]string {
+	ttl := func(column string, keep time.Duration) string {
+		return fmt.Sprintf("%s + INTERVAL %d SECOND", column, int64(keep/time.Second))
+	}
+	out := map[string]string{}
+	for _, t := range []string{"port_samples", "instance_samples", "disk_samples"} {
+		out[t] = ttl("toDateTime(ts)", r.Raw)
+	}
+	for _, t := range []string{"port_volume", "instance_metrics", "disk_metrics"} {
+		out[t+"_5min"] = ttl("bucket", r.FiveMin)
+		out[t+"_hourly"] = ttl("bucket", r.Hourly)
+	}
+	return out
+}
+
+func (s *Store) setRetention(ctx context.Context, o MigrateOptions) error {
+	suffix := ""
+	if o.Cluster != "" {
+		suffix = "_local ON CLUSTER " + quoteIdentifier(o.Cluster)
+	}
+	for table, ttl := range tierRetention(o.Retention) {
+		if err := s.conn.Exec(ctx, "ALTER TABLE "+table+suffix+" MODIFY TTL "+ttl+" SETTINGS materialize_ttl_after_modify = 0"); err != nil {
+			return fmt.Errorf("retention of %s: %w", table, describe(err))
+		}
+	}
+	return nil
+}
+
+func (s *Store) appliedMigrations(ctx context.Context) (map[int]string, error) {
+	rows, err := s.Rows(ctx, "list_schema_migrations", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[int]string{}
+	for rows.Next() {
+		var version uint32
+		var digest string
+		if err := rows.Scan(&version, &digest); err != nil {
+			return nil, err
+		}
+		out[int(version)] = digest
+	}
+	return out, rows.Err()
+}
+
+func (s *Store) checkServerVersion(ctx context.Context) error {
+	var version string
+	if err := s.Row(ctx, "server_version", nil, &version); err != nil {
+		return err
+	}
+	if versionLess(version, MinVersion) {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("the server is ClickHouse %s, the schema needs %s or newer", version, MinVersion), Hint: "upgrade the server, or leave out --clickhouse to use the embedded engine"}
+	}
+	return nil
+}
+
+// versionLess compares the leading numbers of dotted versions.
+func versionLess(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range bs {
+		if i >= len(as) {
+			return true
+		}
+		x, errX := strconv.Atoi(as[i])
+		y, errY := strconv.Atoi(bs[i])
+		if errX != nil || errY != nil {
+			return false
+		}
+		if x != y {
+			return x < y
+		}
+	}
+	return false
+}
+
+// CheckSchema says in one sentence when the database was not migrated to this
+// program's version; every job calls it before anything else.
+func (s *Store) CheckSchema(ctx context.Context) error {
+	migrations, err := Migrations(MigrateOptions{})
+	if err != nil {
+		return err
+	}
+	applied, err := s.appliedMigrations(ctx)
+	if err != nil {
+		if IsCode(err, codeUnknownTable) || IsCode(err, codeUnknownDatabase) {
+			return &ratebatch.ConfigError{Err: fmt.Errorf("database %s has no Ratebatch schema", s.database), Hint: "run 'ratebatch migrate' first"}
+		}
+		return err
+	}
+	for _, m := range migrations {
+		if _, ok := applied[m.Version]; !ok {
+			return &ratebatch.ConfigError{Err: fmt.Errorf("the schema of database %s lacks migration %s", s.database, m.Name), Hint: "run 'ratebatch migrate' first"}
+		}
+	}
+	return nil
+}
