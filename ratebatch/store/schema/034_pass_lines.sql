@@ -11,6 +11,7 @@ CREATE TABLE IF NOT EXISTS {{table "pass_lines"}}
     qty Decimal(76, 18),
     total Decimal(76, 18),
     usage_rows UInt64,
+    usage_fingerprint UInt64,
     unpriced UInt64,
     rejected UInt64,
     skipped UInt64,

@@ -1,0 +1,37 @@
+-- name:    insert_pass_periods
+-- purpose: The periods of [from, to) that an attempt rates, with the usage found for each before a line is written.
+-- params:  run_id UUID (of the attempt), scopes_run UUID (whose pass_scopes count), from, to DateTime('UTC'), period UInt32,
+--          closed Array(Date)
+-- reads:   pass_scopes, period_commits of the window, usage of the window (the text of package metric stands for it)
+-- why:     a period is due when it has no current commit of kind rated, or when commits of its highest revision disagree.
+INSERT INTO pass_periods (run_id, scope, begin, end, revision, usage_rows, usage_fingerprint, usage_qty, usage_keys)
+WITH
+    {period:UInt32} AS seconds,
+    conflicts AS (
+        SELECT scope, begin, revision FROM period_commits
+        WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')} AND run_id NOT IN (SELECT run_id FROM void_attempts)
+        GROUP BY scope, begin, revision
+        HAVING count() > 1 AND uniqExact(plan_digest, metrics_digest, usage_fingerprint) > 1)
+SELECT {run_id:UUID}, d.scope, d.begin, d.begin + seconds, d.revision, u.usage_rows, u.usage_fingerprint, u.usage_qty, u.usage_keys
+FROM (
+    SELECT e.scope AS scope, e.begin AS begin, c.revision + 1 AS revision
+    FROM (
+        SELECT scope, toDateTime(arrayJoin(range(toUnixTimestamp(greatest(first, {from:DateTime('UTC')})),
+                                                 toUnixTimestamp(least(until, {to:DateTime('UTC')})), seconds)), 'UTC') AS begin
+        FROM pass_scopes
+        WHERE run_id = {scopes_run:UUID} AND first < {to:DateTime('UTC')} AND until > {from:DateTime('UTC')}) AS e
+    LEFT JOIN (
+        SELECT scope, begin, max(revision) AS revision, argMax(kind, rank) AS kind
+        FROM period_commits
+        WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')} AND run_id NOT IN (SELECT run_id FROM void_attempts)
+        GROUP BY scope, begin) AS c ON e.scope = c.scope AND e.begin = c.begin
+    WHERE toStartOfMonth(e.begin) NOT IN {closed:Array(Date)}
+      AND (c.revision = 0 OR c.kind != 'rated' OR (e.scope, e.begin, c.revision) IN (SELECT scope, begin, revision FROM conflicts))) AS d
+LEFT JOIN (
+    SELECT scope, begin, count() AS usage_rows, sum(usage_hash) AS usage_fingerprint, sum(toDecimal256(qty, 18)) AS usage_qty,
+           uniqExact(key_hash) AS usage_keys
+    FROM (
+        SELECT scope, begin, qty, cityHash64(region, metric, resource, attributes) AS key_hash,
+               cityHash64(region, metric, resource, attributes, qty) AS usage_hash
+        FROM (/* USAGE */))
+    GROUP BY scope, begin) AS u ON d.scope = u.scope AND d.begin = u.begin

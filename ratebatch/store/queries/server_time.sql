@@ -1,0 +1,3 @@
+-- name:    server_time
+-- purpose: The server's clock.
+SELECT now64(6, 'UTC')

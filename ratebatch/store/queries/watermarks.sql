@@ -1,0 +1,15 @@
+-- name:    watermarks
+-- purpose: Per region, up to when the input is complete: what was set last, else the newest sample, else the begin of the
+--          newest hour of a tier (that hour itself may still grow).
+-- reads:   watermarks (small); ts of the raw samples and bucket of the hourly tiers
+SELECT region, argMax(complete_until, (precedence, set_at)) AS complete_until, argMax(source, (precedence, set_at)) AS source
+FROM (
+    SELECT region, complete_until, source, 3 AS precedence, set_at FROM watermarks
+    UNION ALL SELECT region, toDateTime(max(ts), 'UTC'), 'newest sample', 2, toDateTime64(0, 6, 'UTC') FROM instance_samples GROUP BY region
+    UNION ALL SELECT region, toDateTime(max(ts), 'UTC'), 'newest sample', 2, toDateTime64(0, 6, 'UTC') FROM port_samples GROUP BY region
+    UNION ALL SELECT region, toDateTime(max(ts), 'UTC'), 'newest sample', 2, toDateTime64(0, 6, 'UTC') FROM disk_samples GROUP BY region
+    UNION ALL SELECT region, max(bucket), 'newest hour', 1, toDateTime64(0, 6, 'UTC') FROM instance_metrics_hourly GROUP BY region
+    UNION ALL SELECT region, max(bucket), 'newest hour', 1, toDateTime64(0, 6, 'UTC') FROM port_volume_hourly GROUP BY region
+    UNION ALL SELECT region, max(bucket), 'newest hour', 1, toDateTime64(0, 6, 'UTC') FROM disk_metrics_hourly GROUP BY region)
+GROUP BY region
+ORDER BY region
