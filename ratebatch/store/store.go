@@ -5,6 +5,8 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -99,6 +101,12 @@ func formatParam(value any) string {
 			quoted[i] = "'" + item.String() + "'"
 		}
 		return escapeParam("[" + strings.Join(quoted, ",") + "]")
+	case map[string]string:
+		pairs := make([]string, 0, len(v))
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			pairs = append(pairs, QuoteString(key)+":"+QuoteString(v[key]))
+		}
+		return escapeParam("{" + strings.Join(pairs, ",") + "}")
 	case decimal.Decimal:
 		return v.String()
 	case fmt.Stringer:

@@ -1,7 +1,7 @@
 -- name:    due_days
 -- purpose: Per day (UTC), how many periods of the run's scopes are due, so that a pass can be cut to a bounded size.
--- params:  run_id UUID, period UInt32 (seconds), closed Array(Date) (first days of closed months)
--- reads:   pass_scopes of the run; period_commits grouped once
+-- params:  period UInt32 (seconds), closed Array(Date) (first days of closed months)
+-- reads:   the scopes with their windows [first, until), which the caller writes as a constant; period_commits grouped once
 -- why:     due is a difference of counts, so a hole is due wherever it lies and no list of periods leaves the server.
 --          A period whose highest revision has commits that disagree is due again (DESIGN § 5, point 4).
 WITH
@@ -9,7 +9,7 @@ WITH
     states AS (
         SELECT c.scope AS scope, c.begin AS begin, max(c.revision) AS revision, argMax(c.kind, c.rank) AS kind
         FROM period_commits AS c
-        INNER JOIN (SELECT scope, first, until FROM pass_scopes WHERE run_id = {run_id:UUID}) AS s ON c.scope = s.scope
+        INNER JOIN (SELECT scope, first, until FROM (/* SCOPES */)) AS s ON c.scope = s.scope
         WHERE c.begin >= s.first AND c.begin < s.until AND c.run_id NOT IN (SELECT run_id FROM void_attempts)
           AND toUnixTimestamp(c.end) - toUnixTimestamp(c.begin) = seconds
         GROUP BY c.scope, c.begin),
@@ -25,7 +25,7 @@ FROM (
            0 AS rated
     FROM (
         SELECT first, until, arrayJoin(arrayMap(i -> toDate(first) + i, range(toUInt32(toDate(until - 1) - toDate(first)) + 1))) AS day
-        FROM pass_scopes WHERE run_id = {run_id:UUID} AND until > first)
+        FROM (/* SCOPES */) WHERE until > first)
     UNION ALL
     SELECT toDate(begin) AS day, 0 AS expected, count() AS rated
     FROM states

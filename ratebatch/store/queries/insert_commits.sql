@@ -16,6 +16,7 @@ SELECT p.scope, p.begin, p.end, p.revision, 'rated', p.run_id,
 FROM (SELECT * FROM pass_periods WHERE run_id = {run_id:UUID}) AS p
 LEFT JOIN (SELECT * FROM pass_lines WHERE run_id = {run_id:UUID}) AS l ON p.scope = l.scope AND p.begin = l.begin
 WHERE p.usage_rows = l.usage_rows AND p.usage_qty = l.qty AND l.lines = l.keys
+  AND (l.lines != l.usage_rows OR p.usage_fingerprint = l.usage_fingerprint)
   AND {run_id:UUID} NOT IN (SELECT run_id FROM void_attempts)
   AND (p.scope, p.begin, p.revision) NOT IN (
       SELECT scope, begin, revision FROM period_commits

@@ -1,8 +1,8 @@
 -- name:    insert_pass_periods
 -- purpose: The periods of [from, to) that an attempt rates, with the usage found for each before a line is written.
--- params:  run_id UUID (of the attempt), scopes_run UUID (whose pass_scopes count), from, to DateTime('UTC'), period UInt32,
---          closed Array(Date)
--- reads:   pass_scopes, period_commits of the window, usage of the window (the text of package metric stands for it)
+-- params:  run_id UUID (of the attempt), from, to DateTime('UTC'), period UInt32, closed Array(Date)
+-- reads:   period_commits of the window, usage of the window; the text of package metric stands for USAGE and the scopes
+--          with their windows [first, until), as a constant, for SCOPES
 -- why:     a period is due when it has no current commit of kind rated, or when commits of its highest revision disagree.
 INSERT INTO pass_periods (run_id, scope, begin, end, revision, usage_rows, usage_fingerprint, usage_qty, usage_keys)
 WITH
@@ -18,8 +18,8 @@ FROM (
     FROM (
         SELECT scope, toDateTime(arrayJoin(range(toUnixTimestamp(greatest(first, {from:DateTime('UTC')})),
                                                  toUnixTimestamp(least(until, {to:DateTime('UTC')})), seconds)), 'UTC') AS begin
-        FROM pass_scopes
-        WHERE run_id = {scopes_run:UUID} AND first < {to:DateTime('UTC')} AND until > {from:DateTime('UTC')}) AS e
+        FROM (/* SCOPES */)
+        WHERE first < {to:DateTime('UTC')} AND until > {from:DateTime('UTC')}) AS e
     LEFT JOIN (
         SELECT scope, begin, max(revision) AS revision, argMax(kind, rank) AS kind
         FROM period_commits

@@ -1,0 +1,20 @@
+-- name:    export_window
+-- purpose: How much of a window each scope has committed, and since when it is rated at all.
+-- params:  from, to DateTime('UTC'), as_of DateTime64(6, 'UTC')
+-- reads:   period_commits of the window; of earlier ones only each scope's first begin
+-- why:     periods must follow each other without a hole from the scope's first one, so the seconds covered tell a
+--          hole without a list of periods. A disabled period is settled; a reset one has to be rated again.
+SELECT scope, min(begin) AS first, toUInt64(sumIf(end - begin, settled)) AS covered, max(if(settled, end, toDateTime(0, 'UTC'))) AS until,
+       countIf(settled) AS periods
+FROM (
+    SELECT scope, begin, argMax(end, rank) AS end, argMax(kind, rank) IN ('rated', 'disabled') AS settled
+    FROM period_commits
+    WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')} AND committed_at <= {as_of:DateTime64(6, 'UTC')}
+      AND run_id NOT IN (SELECT run_id FROM void_attempts WHERE voided_at <= {as_of:DateTime64(6, 'UTC')})
+    GROUP BY scope, begin
+    UNION ALL
+    SELECT scope, min(begin) AS begin, min(begin) AS end, false AS settled
+    FROM period_commits
+    WHERE begin < {from:DateTime('UTC')} AND committed_at <= {as_of:DateTime64(6, 'UTC')}
+    GROUP BY scope)
+GROUP BY scope ORDER BY scope

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// Version is one applied rate plan or metric set: immutable, and in force for
+// periods that begin in [ValidFrom, ValidTo).
+type Version struct {
+	Version   uint32    `json:"version"`
+	Digest    string    `json:"digest"`
+	Body      string    `json:"-"` // the file as it was applied
+	Currency  string    `json:"currency,omitempty"`
+	Author    string    `json:"author"`
+	Note      string    `json:"note"`
+	ValidFrom time.Time `json:"valid_from"`
+	ValidTo   time.Time `json:"valid_to"` // OpenEnd when open
+	AppliedAt time.Time `json:"applied_at"`
+}
+
+// OpenEnd stands for "no end": the last moment that a DateTime holds.
+var OpenEnd = time.Date(2106, 2, 7, 6, 28, 15, 0, time.UTC)
+
+// VersionKind says which table versions live in.
+type VersionKind string
+
+// The two kinds of versions.
+const (
+	PlanVersions   VersionKind = "rate_plans"
+	MetricVersions VersionKind = "metric_sets"
+)
+
+// Versions lists every applied version, oldest first.
+func (s *Store) Versions(ctx context.Context, kind VersionKind) ([]Version, error) {
+	return Collect(ctx, s, "list_"+string(kind), nil, func(rows driver.Rows) (Version, error) {
+		var v Version
+		err := rows.Scan(&v.Version, &v.Digest, &v.Body, &v.Currency, &v.Author, &v.Note, &v.ValidFrom, &v.ValidTo, &v.AppliedAt)
+		return v, err
+	})
+}
+
+// AddVersion stores v as the next version and returns it as stored.
+func (s *Store) AddVersion(ctx context.Context, kind VersionKind, v Version) (Version, error) {
+	if v.ValidTo.IsZero() {
+		v.ValidTo = OpenEnd
+	}
+	err := s.Exec(ctx, "insert_"+string(kind), Params{
+		"digest": v.Digest, "body": v.Body, "currency": v.Currency, "author": v.Author, "note": v.Note,
+		"valid_from": v.ValidFrom, "valid_to": v.ValidTo,
+	})
+	if err != nil {
+		return v, err
+	}
+	all, err := s.Versions(ctx, kind)
+	if err != nil {
+		return v, err
+	}
+	for _, stored := range all {
+		if stored.Digest == v.Digest && stored.ValidFrom.Equal(v.ValidFrom) {
+			v = stored
+		}
+	}
+	if v.Version == 0 {
+		return v, fmt.Errorf("%s: the new version is not there after it was stored", kind)
+	}
+	return v, nil
+}
+
+// Span is a stretch of time in which one version is in force, or none.
+type Span struct {
+	Begin, End time.Time
+	Version    *Version // nil: none
+}
+
+// InForce cuts [begin, end) where the version in force changes. Of versions
+// that overlap the one applied last counts.
+func InForce(versions []Version, begin, end time.Time) []Span {
+	var spans []Span
+	for at := begin; at.Before(end); {
+		current, until := versionAt(versions, at, end)
+		if n := len(spans); n > 0 && spans[n-1].Version == current {
+			spans[n-1].End = until
+		} else {
+			spans = append(spans, Span{at, until, current})
+		}
+		at = until
+	}
+	return spans
+}
+
+// versionAt finds the version in force at a moment and the next moment, at
+// most end, at which that may change.
+func versionAt(versions []Version, at, end time.Time) (*Version, time.Time) {
+	var current *Version
+	until := end
+	for i := range versions {
+		v := &versions[i]
+		if !v.ValidFrom.After(at) && at.Before(v.ValidTo) {
+			current = v // applied later than those before it
+		}
+		for _, edge := range []time.Time{v.ValidFrom, v.ValidTo} {
+			if edge.After(at) && edge.Before(until) {
+				until = edge
+			}
+		}
+	}
+	return current, until
+}
