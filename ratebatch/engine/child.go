@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/ratebatch/ratebatch/ratebatch/engine/internal/chdb"
+	"github.com/ratebatch/ratebatch/ratebatch/engine/internal/endpoint"
+)
+
+// envChild makes this program serve as the embedded engine; see start.
+const envChild = "RATEBATCH_ENGINE_CHILD"
+
+const (
+	firstClient = 10 * time.Second       // how long the engine waits for its first client
+	lastClient  = 300 * time.Millisecond // how long it stays after its last one, for a script's next command
+	// finishTime is what running statements get after SIGTERM; systemd and
+	// Kubernetes kill after 90 s and 30 s.
+	finishTime = 10 * time.Second
+)
+
+// childConfig comes in the environment; it holds no secret.
+type childConfig struct {
+	Folder string `json:"folder"`
+	Lib    string `json:"lib"`
+	Port   int    `json:"port,omitempty"`
+}
+
+// childAnswer goes over the pipe to the starting command.
+type childAnswer struct {
+	Error string `json:"error,omitempty"`
+	Hint  string `json:"hint,omitempty"`
+}
+
+// ServeIfChild turns this process into the embedded engine, and does not
+// return, if it was started as one. Call it first in main and in TestMain.
+func ServeIfChild() {
+	text := os.Getenv(envChild)
+	if text == "" {
+		return
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := serveChild(text, log); err != nil {
+		log.Error("the embedded engine ends", "err", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func serveChild(text string, log *slog.Logger) error {
+	if err := os.Unsetenv(envChild); err != nil {
+		return err
+	}
+	answer := os.NewFile(3, "answer")
+	tell := func(err error, hint string) error {
+		a := childAnswer{Hint: hint}
+		if err != nil {
+			a.Error = err.Error()
+		}
+		line, _ := json.Marshal(a)
+		_, writeErr := answer.Write(append(line, '\n'))
+		_ = answer.Close()
+		if err == nil && writeErr != nil {
+			log.Warn("the command that started the engine is gone") // WaitUnused ends the engine
+		}
+		return err
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
+
+	var config childConfig
+	if err := json.Unmarshal([]byte(text), &config); err != nil {
+		return tell(err, "")
+	}
+	f := folder(config.Folder)
+	lock, err := tryLock(f.lock())
+	if errors.Is(err, errLocked) {
+		return tell(fmt.Errorf("another process uses %s", filepath.Dir(config.Folder)), "stop it, or name another folder with --data")
+	}
+	if err != nil {
+		return tell(err, "")
+	}
+	defer lock.Close()
+	if err := chdb.Load(config.Lib); err != nil {
+		return tell(err, loadHint(err))
+	}
+	if err := os.MkdirAll(f.store(), 0o700); err != nil {
+		return tell(err, "")
+	}
+	if err := forgetDefaultDatabase(f.store()); err != nil {
+		return tell(err, "")
+	}
+	e := &endpointFile{User: "default", Password: rand.Text(), Access: rand.Text(), PID: os.Getpid(), Started: time.Now().UTC()}
+	server, err := endpoint.New(endpoint.Options{
+		Args: []string{"--path=" + f.store()}, User: e.User, Password: e.Password, Access: e.Access, Log: log,
+	})
+	if err != nil {
+		return tell(fmt.Errorf("%w (%s)", err, lastLine(f.log())), "see "+f.log())
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(config.Port)))
+	if err != nil {
+		return tell(err, "choose another --port")
+	}
+	e.URL, e.Version = "http://"+listener.Addr().String(), server.Version()
+	web := &http.Server{Handler: server, ReadHeaderTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	served := make(chan error, 1)
+	go func() { served <- web.Serve(listener) }()
+	if err := f.writeEndpoint(e); err != nil {
+		return tell(err, "")
+	}
+	_ = tell(nil, "")
+	log.Info("the embedded engine serves", "url", e.URL, "pid", e.PID, "version", e.Version)
+
+	stop := make(chan struct{})
+	reason := "its last client left"
+	go func() {
+		s := <-signals
+		reason = s.String()
+		close(stop)
+	}()
+	server.WaitUnused(stop, firstClient, lastClient)
+	// From here no client is let in; those that come wait for the lock.
+	if err := os.Remove(f.endpoint()); err != nil && !isNotExist(err) {
+		log.Warn("remove the endpoint file", "err", err)
+	}
+	grace, cancel := context.WithTimeout(context.Background(), finishTime)
+	defer cancel()
+	go func() { // a second signal cuts the grace short
+		<-signals
+		cancel()
+	}()
+	select {
+	case <-stop:
+		log.Info("the embedded engine leaves", "reason", reason)
+	default:
+		// Statements whose clients are gone have nobody to finish for.
+		cancel()
+	}
+	server.Leave(grace)
+	server.Dismiss()
+	if err := web.Close(); err != nil {
+		log.Warn("close the endpoint", "err", err)
+	}
+	<-served
+	chdb.Shutdown()
+	return nil
+}
+
+// forgetDefaultDatabase removes the entry of the database "default" that an
+// earlier run left (see endpoint.Server.prepare); it never holds a table.
+func forgetDefaultDatabase(store string) error {
+	err := os.Remove(filepath.Join(store, "metadata", "default.sql"))
+	if err != nil && !isNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+func loadHint(error) string {
+	return "run 'ratebatch engine install' again, or use a ClickHouse server with --clickhouse"
+}
