@@ -88,14 +88,14 @@ func (s *Store) ClosedMonths(ctx context.Context) ([]time.Time, error) {
 	})
 }
 
-// ScopeWindow is the window [First, Until) in which a scope's periods can be due.
-type ScopeWindow struct {
+// DueWindow is the window [First, Until) in which a scope's periods can be due.
+type DueWindow struct {
 	Scope        string
 	First, Until time.Time
 }
 
 // withScopes writes the windows into the statement as one constant.
-func withScopes(text string, windows []ScopeWindow) string {
+func withScopes(text string, windows []DueWindow) string {
 	var list strings.Builder
 	list.WriteByte('[')
 	for i, w := range windows {
@@ -126,7 +126,7 @@ type DueDay struct {
 }
 
 // DueDays counts the due periods of the scopes per day, oldest first.
-func (s *Store) DueDays(ctx context.Context, windows []ScopeWindow, period time.Duration, closed []time.Time) ([]DueDay, error) {
+func (s *Store) DueDays(ctx context.Context, windows []DueWindow, period time.Duration, closed []time.Time) ([]DueDay, error) {
 	if len(windows) == 0 {
 		return nil, nil
 	}
@@ -181,7 +181,7 @@ type PassSummary struct {
 
 // InsertPassPeriods writes down the due periods of the pass and the usage found
 // for each; usage is a SELECT by package metric.
-func (s *Store) InsertPassPeriods(ctx context.Context, p Pass, windows []ScopeWindow, closed []time.Time, usage, queryID string) error {
+func (s *Store) InsertPassPeriods(ctx context.Context, p Pass, windows []DueWindow, closed []time.Time, usage, queryID string) error {
 	text := strings.ReplaceAll(withScopes(SQL("insert_pass_periods"), windows), "/* USAGE */", usage)
 	if err := s.conn.Exec(p.bind(ctx, queryID, Params{"closed": dates(closed)}), text); err != nil {
 		return fmt.Errorf("insert_pass_periods: %w", describe(err))
@@ -371,4 +371,24 @@ func (s *Store) TierRetention(ctx context.Context, table string) (time.Duration,
 		return 0, nil
 	}
 	return time.ParseDuration(text + "s")
+}
+
+// TierRows estimates the usage rows of each day from the sizes of the tiers:
+// instances are read by three metrics of the built-in set, ports and disks by two.
+func (s *Store) TierRows(ctx context.Context, from, to time.Time) (map[time.Time]uint64, error) {
+	rows, err := s.Rows(ctx, "tier_rows", Params{"from": from.UTC().Format(time.DateOnly), "to": to.UTC().Format(time.DateOnly)})
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[time.Time]uint64{}
+	for rows.Next() {
+		var day time.Time
+		var n uint64
+		if err := rows.Scan(&day, &n); err != nil {
+			return nil, err
+		}
+		out[day.UTC()] = n
+	}
+	return out, rows.Err()
 }

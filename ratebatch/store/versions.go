@@ -110,3 +110,11 @@ func versionAt(versions []Version, at, end time.Time) (*Version, time.Time) {
 	}
 	return current, until
 }
+
+// OutdatedBy counts the rated periods in the version's validity that were
+// priced by another version.
+func (s *Store) OutdatedBy(ctx context.Context, kind VersionKind, v Version) (uint64, error) {
+	var n uint64
+	err := s.Row(ctx, "outdated_by_"+string(kind), Params{"digest": v.Digest, "from": v.ValidFrom, "to": v.ValidTo}, &n)
+	return n, err
+}

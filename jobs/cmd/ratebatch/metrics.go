@@ -1,0 +1,34 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+func newMetricsCmd(p *program) *cobra.Command {
+	v := versioned{kind: store.MetricVersions, noun: "metric set", read: func(name string, body []byte) (string, string, []string, error) {
+		set, err := metric.Parse(name, body)
+		if err != nil {
+			return "", "", nil, err
+		}
+		return set.Digest(), "", nil, nil
+	}}
+	cmd := &cobra.Command{
+		Use:   "metrics",
+		Short: "How usage is collected: apply, list and show metrics.yaml",
+		Long: `Metrics say how the quantity of each metric comes about from ClickHouse tables.
+Until one is applied the built-in set counts ('ratebatch metrics default').`,
+	}
+	cmd.AddCommand(p.applyCmd(v), p.listCmd(v), p.showCmd(v), &cobra.Command{
+		Use:   "default",
+		Short: "Print the built-in metrics.yaml, a start for your own",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := p.stdout.Write(metric.Default())
+			return err
+		},
+	})
+	return cmd
+}

@@ -1,0 +1,164 @@
+package rate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// Unattributed is the scope of usage without a project.
+const Unattributed = "unattributed"
+
+// FirstPeriod says where a scope's first period begins.
+type FirstPeriod struct {
+	Kind string    // month, usage or date
+	Date time.Time // for date
+}
+
+// ParseFirstPeriod reads month, usage or a date such as 2026-11-01.
+func ParseFirstPeriod(text string) (FirstPeriod, error) {
+	switch text {
+	case "", "month":
+		return FirstPeriod{Kind: "month"}, nil
+	case "usage":
+		return FirstPeriod{Kind: "usage"}, nil
+	}
+	date, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return FirstPeriod{}, &ratebatch.ConfigError{Err: fmt.Errorf("first period %q", text), Hint: "write month, usage or a date such as 2026-11-01"}
+	}
+	return FirstPeriod{Kind: "date", Date: date}, nil
+}
+
+// begin is where the periods of a scope begin whose usage begins at usage.
+func (f FirstPeriod) begin(usage time.Time, period time.Duration) time.Time {
+	switch f.Kind {
+	case "usage":
+		return ratebatch.PeriodAt(usage, period).Begin
+	case "date":
+		return ratebatch.PeriodAt(f.Date, period).Begin
+	default:
+		return time.Date(usage.UTC().Year(), usage.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
+	}
+}
+
+// ReadyUntil is the end of the last period that may be rated at now: a period
+// is ready when begin + wait × period < now. It is CloudKitty's rule, strict,
+// and holds for a scope's first period as well.
+func ReadyUntil(now time.Time, period time.Duration, wait int) time.Time {
+	// The largest begin that still is before now − wait × period.
+	last := now.Add(-time.Duration(wait) * period).Add(-time.Nanosecond)
+	return ratebatch.PeriodAt(last, period).End
+}
+
+// Waiting says why periods that could be ready are not.
+type Waiting struct {
+	Region string    `json:"region,omitempty"`
+	Scopes int       `json:"scopes"`
+	Until  time.Time `json:"complete_until"`
+	Reason string    `json:"reason"`
+}
+
+// windows decides, for each active scope, in which window periods can be due.
+// A scope waits for the regions it has usage in; a region that never had usage
+// of it holds it up nowhere.
+func windows(usages []store.ScopeUsage, states map[string]store.ScopeState, marks map[string]store.Watermark, o Options) ([]store.DueWindow, []Waiting) {
+	ready := ReadyUntil(o.Now, o.Period, o.WaitPeriods)
+	type scope struct {
+		first, until time.Time
+		held         string
+	}
+	scopes := map[string]*scope{}
+	waiting := map[string]*Waiting{}
+	for _, u := range usages {
+		if state, ok := states[u.Scope]; ok && !state.Active {
+			continue
+		}
+		s := scopes[u.Scope]
+		if s == nil {
+			s = &scope{first: u.FirstUsage, until: ready}
+			scopes[u.Scope] = s
+		}
+		if u.FirstUsage.Before(s.first) {
+			s.first = u.FirstUsage
+		}
+		mark, known := marks[u.Region]
+		if !known {
+			mark = store.Watermark{Region: u.Region, Source: "no watermark"}
+		}
+		// A period is complete when the watermark has passed its end.
+		until := ratebatch.PeriodAt(mark.CompleteUntil, o.Period).Begin
+		if until.Before(s.until) {
+			s.until, s.held = until, u.Region
+		}
+	}
+	var out []store.DueWindow
+	for name, s := range scopes {
+		if s.held != "" {
+			w := waiting[s.held]
+			if w == nil {
+				mark := marks[s.held]
+				w = &Waiting{Region: s.held, Until: s.until, Reason: fmt.Sprintf("input of region %s is complete up to %s only (%s)", s.held, mark.CompleteUntil.UTC().Format(time.RFC3339), mark.Source)}
+				waiting[s.held] = w
+			}
+			w.Scopes++
+		}
+		first := o.First.begin(s.first, o.Period)
+		if first.Before(s.until) {
+			out = append(out, store.DueWindow{Scope: name, First: first, Until: s.until})
+		}
+	}
+	slices.SortFunc(out, func(a, b store.DueWindow) int { return strings.Compare(a.Scope, b.Scope) })
+	var list []Waiting
+	for _, w := range waiting {
+		list = append(list, *w)
+	}
+	slices.SortFunc(list, func(a, b Waiting) int { return strings.Compare(a.Region, b.Region) })
+	return out, list
+}
+
+// chunk is a stretch of whole days, or parts of them, that one pass rates.
+type chunk struct {
+	from, to time.Time
+	periods  uint64
+	rows     uint64
+}
+
+// chunks cuts the due days into passes of at most maxRows estimated usage rows
+// and maxPeriods periods; a single day is never cut. Passes also end at the
+// given edges, where another metric set takes over.
+func chunks(days []store.DueDay, rowsOn map[time.Time]uint64, edges []time.Time, maxRows, maxPeriods uint64) []chunk {
+	var out []chunk
+	for _, d := range days {
+		rows := rowsOn[d.Day]
+		begin := d.Day
+		for _, cut := range append(edgesWithin(edges, d.Day), d.Day.AddDate(0, 0, 1)) {
+			n := len(out)
+			fits := n > 0 && out[n-1].to.Equal(begin) && !slices.ContainsFunc(edges, begin.Equal) &&
+				out[n-1].rows+rows <= maxRows && out[n-1].periods+d.Periods <= maxPeriods
+			if fits {
+				out[n-1].to = cut
+				out[n-1].rows += rows
+				out[n-1].periods += d.Periods
+			} else {
+				out = append(out, chunk{begin, cut, d.Periods, rows})
+			}
+			begin = cut
+		}
+	}
+	return out
+}
+
+func edgesWithin(edges []time.Time, day time.Time) []time.Time {
+	var out []time.Time
+	for _, e := range edges {
+		if e.After(day) && e.Before(day.AddDate(0, 0, 1)) {
+			out = append(out, e)
+		}
+	}
+	return out
+}

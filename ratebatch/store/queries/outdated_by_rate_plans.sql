@@ -1,0 +1,10 @@
+-- name:    outdated_by_rate_plans
+-- purpose: How many rated periods in a window were priced by another rate plan than this one.
+-- params:  digest String, from, to DateTime('UTC')
+-- reads:   period_commits of the window
+SELECT count() FROM (
+    SELECT argMax(kind, rank) AS kind, argMax(plan_digest, rank) AS digest
+    FROM period_commits
+    WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')} AND run_id NOT IN (SELECT run_id FROM void_attempts)
+    GROUP BY scope, begin)
+WHERE kind = 'rated' AND digest != {digest:String}
