@@ -1,0 +1,69 @@
+# Ratebatch. 'make help' lists what there is.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help build engine demo test race lint verify bench bench-quick bench-full fuzz clean check-tools
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+GOLANGCI_VERSION := v2.15.0
+export CGO_ENABLED ?= 0
+
+# Tests of one package may start an engine of their own; two at a time suit two cores.
+TEST_FLAGS ?= -p 2 -timeout 20m
+
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+check-tools:
+	@command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer (https://go.dev/dl/)" >&2; exit 2; }
+	@command -v npm >/dev/null || { echo "npm is missing: install Node.js (Debian: apt-get install nodejs npm); the embedded engine comes as an npm package" >&2; exit 2; }
+
+build: check-tools ## build bin/ratebatch
+	@mkdir -p bin
+	@echo "building bin/ratebatch $(VERSION)"
+	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ratebatch ./jobs/cmd/ratebatch
+
+engine: build ## install the embedded ClickHouse engine into the user's cache
+	@bin/ratebatch engine install
+
+demo: engine ## load a real month of usage, rate it, export it and show what it cost
+	@bin/ratebatch demo
+
+test: engine ## run all tests
+	go vet ./...
+	go test $(TEST_FLAGS) ./...
+
+race: engine ## run all tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 go test -race $(TEST_FLAGS) ./...
+
+bin/tools/golangci-lint-$(GOLANGCI_VERSION):
+	@echo "building golangci-lint $(GOLANGCI_VERSION) (once, about two minutes)"
+	@mkdir -p bin/tools
+	@GOBIN=$(CURDIR)/bin/tools go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv bin/tools/golangci-lint $@
+
+lint: bin/tools/golangci-lint-$(GOLANGCI_VERSION) ## check style and the import arrows of the layout
+	$< run ./...
+
+verify: build ## check that generated files and go.mod are up to date
+	@go mod tidy -diff
+	@gofmt -l $$(git ls-files '*.go') | tee /dev/stderr | (! grep -q .)
+
+bench: engine ## measure, as ratios in one run; writes bench/results.json
+	@bin/ratebatch bench
+
+bench-quick: engine ## every benchmark once, small
+	@bin/ratebatch bench --quick
+
+bench-full: engine ## the long series
+	@bin/ratebatch bench --full
+
+FUZZTIME ?= 20s
+fuzz: ## run each fuzz target for FUZZTIME
+	@set -e; for pkg in $$(go list ./...); do \
+	  for target in $$(go test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$target"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
+	  done; done
+
+clean: ## remove what was built and the demo's data
+	rm -rf bin demo
