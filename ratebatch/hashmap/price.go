@@ -122,6 +122,9 @@ type fastStep struct {
 	a, b   int64
 	as, bs int32 // scales of a and b
 	ok     bool  // a and b fit
+
+	abig, bbig *big.Int // the same without a limit, at these scales
+	abs, bbs   int32
 }
 
 func prepare(f Folded) *prepared {
@@ -140,6 +143,8 @@ func prepare(f Folded) *prepared {
 		q.a, q.as, aok = small(s.A)
 		q.b, q.bs, bok = small(s.B)
 		q.ok = aok && bok
+		q.abig, q.abs = s.A.Coefficient(), -s.A.Exponent()
+		q.bbig, q.bbs = s.B.Coefficient(), -s.B.Exponent()
 	}
 	return p
 }
@@ -167,7 +172,7 @@ func (p *prepared) price(pt *Point) Result {
 			if price, ok := p.fast[i].price(q, scale); ok {
 				return p.result(&p.folded.Steps[i], pt, price)
 			}
-			return p.result(&p.folded.Steps[i], pt, Round(exact(&p.folded.Steps[i], pt)))
+			return p.result(&p.folded.Steps[i], pt, p.fast[i].priceBig(q, scale))
 		}
 	}
 	if !reasonable(pt.Qty) || !reasonable(pt.PriceIn) {
@@ -233,6 +238,24 @@ func (s *fastStep) price(q int64, scale int32) (decimal.Decimal, bool) {
 	return x.divRound(uint64(pow10[drop])).decimal(-PriceScale), true
 }
 
+// priceBig is the same for coefficients of any length.
+func (s *fastStep) priceBig(q int64, scale int32) decimal.Decimal {
+	x := big.NewInt(q)
+	x.Mul(x, s.abig)
+	xs := s.abs + scale
+	if s.bbig.Sign() != 0 {
+		if xs < s.bbs {
+			x.Mul(x, bigPow10(int64(s.bbs-xs)))
+			xs = s.bbs
+		}
+		x.Add(x, new(big.Int).Mul(s.bbig, bigPow10(int64(xs-s.bbs))))
+	}
+	if xs <= PriceScale {
+		return decimal.NewFromBigInt(x, -xs)
+	}
+	return decimal.NewFromBigInt(divRound(x, bigPow10(int64(xs-PriceScale))), -PriceScale)
+}
+
 // Round is the one rounding of a price: to 18 decimals, half to even.
 func Round(d decimal.Decimal) decimal.Decimal {
 	drop := -int64(d.Exponent()) - PriceScale
@@ -244,15 +267,29 @@ func Round(d decimal.Decimal) decimal.Decimal {
 
 // divRound is x/d rounded half to even, for d > 0.
 func divRound(x, d *big.Int) *big.Int {
-	q, r := new(big.Int).QuoRem(x, d, new(big.Int))
-	r.Abs(r).Lsh(r, 1)
+	var q, r big.Int
+	q.QuoRem(x, d, &r)
+	r.Abs(&r).Lsh(&r, 1)
 	if c := r.Cmp(d); c > 0 || c == 0 && q.Bit(0) == 1 {
-		q.Add(q, big.NewInt(int64(x.Sign())))
+		q.Add(&q, big.NewInt(int64(x.Sign())))
 	}
-	return q
+	return &q
 }
 
-func bigPow10(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
+// bigPow10 is 10^n. The caller must not change it.
+func bigPow10(n int64) *big.Int {
+	if n < int64(len(bigPows)) {
+		return bigPows[n]
+	}
+	return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil)
+}
+
+var bigPows = func() (p [100]*big.Int) {
+	for i := range p {
+		p[i] = new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(i)), nil)
+	}
+	return p
+}()
 
 var pow10 = func() (p [19]int64) {
 	p[0] = 1

@@ -91,7 +91,7 @@ func atScale(d decimal.Decimal, k int) *big.Int {
 // to ReciprocalMaxK: d = 10^k, M = floor(2^N/d), and the shift N, the largest
 // with 2^N·M below 2^255.
 func Reciprocal(k int) (d, m *big.Int, n uint) {
-	d = bigPow10(int64(k))
+	d = new(big.Int).Set(bigPow10(int64(k)))
 	n = uint(255+d.BitLen()-1) / 2
 	m = new(big.Int).Lsh(big.NewInt(1), n)
 	return d, m.Quo(m, d), n
@@ -130,7 +130,7 @@ var (
 )
 
 func qmax(a, b *big.Int, k int, holds *big.Int) *big.Int {
-	room := bigPow10(int64(38 + k))
+	room := new(big.Int).Set(bigPow10(int64(38 + k)))
 	if holds.Cmp(room) < 0 {
 		room.Set(holds)
 	}
