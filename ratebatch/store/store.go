@@ -87,26 +87,25 @@ func formatParam(value any) string {
 		for i, item := range v {
 			quoted[i] = QuoteString(item)
 		}
-		// The list is itself a parameter's text, so it is escaped once more.
-		return escapeParam("[" + strings.Join(quoted, ",") + "]")
+		return "[" + strings.Join(quoted, ",") + "]"
 	case []time.Time:
 		quoted := make([]string, len(v))
 		for i, item := range v {
 			quoted[i] = "'" + formatTime(item) + "'"
 		}
-		return escapeParam("[" + strings.Join(quoted, ",") + "]")
+		return "[" + strings.Join(quoted, ",") + "]"
 	case []uuid.UUID:
 		quoted := make([]string, len(v))
 		for i, item := range v {
 			quoted[i] = "'" + item.String() + "'"
 		}
-		return escapeParam("[" + strings.Join(quoted, ",") + "]")
+		return "[" + strings.Join(quoted, ",") + "]"
 	case map[string]string:
 		pairs := make([]string, 0, len(v))
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			pairs = append(pairs, QuoteString(key)+":"+QuoteString(v[key]))
 		}
-		return escapeParam("{" + strings.Join(pairs, ",") + "}")
+		return "{" + strings.Join(pairs, ",") + "}"
 	case decimal.Decimal:
 		return v.String()
 	case fmt.Stringer:

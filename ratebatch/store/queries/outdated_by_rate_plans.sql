@@ -4,7 +4,7 @@
 -- reads:   period_commits of the window
 SELECT count() FROM (
     SELECT argMax(kind, rank) AS kind, argMax(plan_digest, rank) AS digest
-    FROM period_commits
-    WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')} AND run_id NOT IN (SELECT run_id FROM void_attempts)
+    FROM period_commits AS c
+    WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')} AND c.run_id NOT IN (SELECT run_id FROM void_attempts)
     GROUP BY scope, begin)
 WHERE kind = 'rated' AND digest != {digest:String}

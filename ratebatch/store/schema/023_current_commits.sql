@@ -11,6 +11,6 @@ SELECT scope, begin, max(rank) AS current_rank,
        argMax(unpriced, rank) AS unpriced, argMax(rejected, rank) AS rejected, argMax(skipped, rank) AS skipped,
        argMax(reason, rank) AS reason, argMax(author, rank) AS author, argMax(committed_at, rank) AS committed_at,
        argMax(key, rank) AS key
-FROM {{name "period_commits"}}
-WHERE run_id NOT IN (SELECT run_id FROM {{name "void_attempts"}})
+FROM {{name "period_commits"}} AS c
+WHERE c.run_id NOT IN (SELECT run_id FROM {{name "void_attempts"}})
 GROUP BY scope, begin
