@@ -13,6 +13,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -85,6 +86,14 @@ func (e *Engine) Address() string { return e.address }
 
 // Database is the one that unqualified names of tables are looked up in.
 func (e *Engine) Database() string { return e.options.Auth.Database }
+
+// ClientOptions are those of the pool, for another client with settings of its
+// own. They hold the password.
+func (e *Engine) ClientOptions() *clickhouse.Options {
+	o := *e.options
+	o.Settings = maps.Clone(o.Settings)
+	return &o
+}
 
 // URL of the embedded engine's endpoint; empty for a server.
 func (e *Engine) URL() string {

@@ -114,6 +114,9 @@ func openServer(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 	common(o, c)
+	if c.Compression == nil {
+		c.Compression = &clickhouse.Compression{Method: clickhouse.CompressionLZ4}
+	}
 	e := &Engine{options: c, address: address}
 	if err := e.connect(ctx, o); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -120,15 +121,26 @@ func (s Server) Open(tb testing.TB) *engine.Engine { tb.Helper(); return open(tb
 func Servers(tb testing.TB) []Server {
 	tb.Helper()
 	servers := []Server{{"embedded", Options}}
-	if url := os.Getenv(EnvServer); url != "" {
+	if address := os.Getenv(EnvServer); address != "" {
 		servers = append(servers, Server{"server", func(tb testing.TB) engine.Options {
 			tb.Helper()
-			o := engine.Options{URL: url, Database: databaseName(tb), Log: slog.New(slog.DiscardHandler)}
+			o := engine.Options{URL: withoutPath(tb, address), Database: databaseName(tb), Log: slog.New(slog.DiscardHandler)}
 			tb.Cleanup(func() { drop(tb, o) })
 			return o
 		}})
 	}
 	return servers
+}
+
+// withoutPath drops the database from a URL: each test has its own.
+func withoutPath(tb testing.TB, text string) string {
+	tb.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		tb.Fatalf("%s is no URL", EnvServer)
+	}
+	u.Path = ""
+	return u.String()
 }
 
 func open(tb testing.TB, o engine.Options) *engine.Engine {

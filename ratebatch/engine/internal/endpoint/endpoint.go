@@ -120,7 +120,11 @@ func (s *Server) prepare() error {
 	if err != nil {
 		return err
 	}
-	s.guard = newGuard(functions)
+	engines, err := s.column("SELECT name FROM system.table_engines UNION ALL SELECT name FROM system.database_engines")
+	if err != nil {
+		return err
+	}
+	s.guard = newGuard(functions, engines)
 	return nil
 }
 

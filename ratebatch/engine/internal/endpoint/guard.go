@@ -17,7 +17,7 @@ import (
 // dashboard or a plan; the password keeps other people out.
 type guard struct {
 	functions map[string]bool // denied table functions, in lower case
-	engines   map[string]bool // allowed table and database engines, in lower case
+	engines   map[string]bool // denied table and database engines, in lower case
 	inString  *regexp.Regexp
 }
 
@@ -40,8 +40,11 @@ var innerEngines = []string{
 }
 
 // newGuard makes a guard from the names that the engine knows.
-func newGuard(tableFunctions []string) *guard {
+func newGuard(tableFunctions, engines []string) *guard {
 	g := &guard{functions: map[string]bool{}, engines: map[string]bool{}}
+	for _, e := range engines {
+		g.engines[strings.ToLower(e)] = true
+	}
 	for _, f := range append(slices.Clone(tableFunctions), outerFunctions...) {
 		g.functions[strings.ToLower(f)] = true
 	}
@@ -49,7 +52,7 @@ func newGuard(tableFunctions []string) *guard {
 		delete(g.functions, strings.ToLower(f))
 	}
 	for _, e := range innerEngines {
-		g.engines[strings.ToLower(e)] = true
+		delete(g.engines, strings.ToLower(e))
 	}
 	names := make([]string, 0, len(g.functions))
 	for f := range g.functions {
@@ -112,17 +115,8 @@ func (g *guard) denied(s *statement) string {
 		switch {
 		case s.symbolAt(i+1, '(') && g.functions[lower]:
 			return name + "()"
-		case lower == "engine" && t.kind == word:
-			k := i + 1
-			if s.symbolAt(k, '=') {
-				k++
-			}
-			if k < len(s.tokens) && (s.tokens[k].kind == word || s.tokens[k].kind == quoted) &&
-				(s.symbolAt(i+1, '=') || s.kind == "CREATE" || s.kind == "ATTACH" || s.kind == "REPLACE") {
-				if engine := s.name(s.tokens[k]); s.isEngineClause(i, k) && !g.engines[strings.ToLower(engine)] {
-					return "the engine " + engine
-				}
-			}
+		case lower == "engine" && g.engines[strings.ToLower(s.engineAfter(i))]:
+			return "the engine " + s.engineAfter(i)
 		case lower == "outfile" && s.wordAt(i-1, "INTO"), lower == "infile" && s.wordAt(i-1, "FROM"):
 			return strings.ToUpper(lower)
 		case lower == "disk" && s.symbolAt(i+1, '=') && s.wordAt(i+2, "DISK") && s.symbolAt(i+3, '('):
@@ -138,14 +132,20 @@ func (g *guard) denied(s *statement) string {
 	return ""
 }
 
-// isEngineClause tells ENGINE = Name of a DDL statement from a column called
-// engine, which is compared with a literal or stands in a list of columns.
-func (s *statement) isEngineClause(_, name int) bool {
+// engineAfter is the name in ENGINE [=] Name at token i of a DDL statement.
+func (s *statement) engineAfter(i int) string {
 	switch s.kind {
 	case "CREATE", "ATTACH", "REPLACE", "ALTER":
-		return s.tokens[name].kind == word || s.tokens[name].kind == quoted
+	default:
+		return ""
 	}
-	return false
+	if i++; s.symbolAt(i, '=') {
+		i++
+	}
+	if i >= len(s.tokens) || s.tokens[i].kind != word && s.tokens[i].kind != quoted {
+		return ""
+	}
+	return s.name(s.tokens[i])
 }
 
 func (s *statement) symbolAt(i int, c byte) bool {

@@ -167,13 +167,16 @@ func parseType(text string) (*columnType, error) {
 	if g, ok := geometry[name]; ok {
 		return parseType(g)
 	}
+	if strings.HasPrefix(name, "JSON") { // JSON(max_dynamic_paths=…)
+		arg = ""
+	}
 	t := &columnType{name: name, size: sizes[name]}
 	if t.size > 0 {
 		return t, nil
 	}
 	var inner []string
 	switch name {
-	case "String":
+	case "String", "JSON":
 	case "FixedString":
 		n, err := strconv.Atoi(arg)
 		if err != nil {
@@ -213,8 +216,7 @@ func parseType(text string) (*columnType, error) {
 			t.size = 8
 			return t, nil
 		}
-		return nil, errors.New("the embedded engine's endpoint cannot send this type; convert it, for example with toString() or finalizeAggregation(), " +
-			"or set output_format_native_write_json_as_string=1 for JSON")
+		return nil, errors.New("the embedded engine's endpoint cannot send this type; convert it, for example with toString() or finalizeAggregation()")
 	}
 	for _, a := range inner {
 		x, err := parseType(a)
@@ -260,8 +262,15 @@ func withoutFieldName(s string) string {
 
 // skipPrefix moves over what stands once per column and block.
 func (t *columnType) skipPrefix(c *cursor) {
-	if t.name == "LowCardinality" {
+	switch t.name {
+	case "LowCardinality":
 		c.uint64() // the keys' version
+		return
+	case "JSON":
+		const asString = 1
+		if c.uint64() != asString {
+			c.fail(errors.New("the embedded engine's endpoint sends JSON with output_format_native_write_json_as_string=1 only; set it, or convert with toString()"))
+		}
 		return
 	}
 	for _, a := range t.args {
@@ -282,7 +291,7 @@ func (t *columnType) skip(c *cursor, n int) {
 			return
 		}
 		c.skip(t.size * n)
-	case t.name == "String":
+	case t.name == "String", t.name == "JSON":
 		for range n {
 			c.skip(int(c.uvarint()))
 			if c.err != nil {

@@ -1,8 +1,11 @@
 package endpoint
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -128,18 +131,19 @@ func (s *Server) stream(ctx context.Context, out *response, body io.Writer, conn
 
 // columnsOnly answers a query without rows: the columns still matter.
 func (s *Server) columnsOnly(body io.Writer, conn *chdb.Conn, req *request) error {
-	described, err := conn.Query("DESCRIBE TABLE ("+req.withoutFormat()+"\n)", "TabSeparatedRaw", req.params)
+	const settings = " SETTINGS print_pretty_type_names = 0"
+	described, err := conn.Query("DESCRIBE TABLE ("+req.withoutFormat()+"\n)"+settings, "JSONCompactEachRow", req.params)
 	if err != nil {
 		return nil // it has no columns to show, such as a query that is none
 	}
 	defer described.Close()
 	var names, types []string
-	for line := range strings.Lines(string(described.Bytes())) {
-		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 3)
-		if len(fields) < 2 {
-			return nil
+	for rows := json.NewDecoder(bytes.NewReader(described.Bytes())); rows.More(); {
+		var row []string
+		if err := rows.Decode(&row); err != nil || len(row) < 2 {
+			return fmt.Errorf("the columns of an empty result: %v, %w", row, err)
 		}
-		names, types = append(names, fields[0]), append(types, fields[1])
+		names, types = append(names, row[0]), append(types, row[1])
 	}
 	_, err = body.Write(emptyBlock(names, types))
 	return err
