@@ -4,16 +4,16 @@
 -- reads:   period_commits of the window; of earlier ones only each scope's first begin
 -- why:     periods must follow each other without a hole from the scope's first one, so the seconds covered tell a
 --          hole without a list of periods. A disabled period is settled; a reset one has to be rated again.
-SELECT scope, min(begin) AS first, toUInt64(sumIf(end - begin, settled)) AS covered, max(if(settled, end, toDateTime(0, 'UTC'))) AS until,
+SELECT scope, min(at) AS first, toUInt64(sumIf(until - at, settled)) AS covered, max(if(settled, until, toDateTime(0, 'UTC'))) AS last_until,
        countIf(settled) AS periods
 FROM (
-    SELECT scope, begin, argMax(end, rank) AS end, argMax(kind, rank) IN ('rated', 'disabled') AS settled
+    SELECT scope, begin AS at, argMax(end, rank) AS until, argMax(kind, rank) IN ('rated', 'disabled') AS settled
     FROM period_commits
     WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')} AND committed_at <= {as_of:DateTime64(6, 'UTC')}
       AND run_id NOT IN (SELECT run_id FROM void_attempts WHERE voided_at <= {as_of:DateTime64(6, 'UTC')})
     GROUP BY scope, begin
     UNION ALL
-    SELECT scope, min(begin) AS begin, min(begin) AS end, false AS settled
+    SELECT scope, min(begin) AS at, min(begin) AS until, false AS settled
     FROM period_commits
     WHERE begin < {from:DateTime('UTC')} AND committed_at <= {as_of:DateTime64(6, 'UTC')}
     GROUP BY scope)

@@ -1,0 +1,150 @@
+// Package exporttest puts rated lines and commits into a database for the
+// tests of exports, without the job that rates.
+package exporttest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// Line is one row of rated_lines; empty fields get plain values.
+type Line struct {
+	Region, Scope    string
+	Begin            time.Time
+	Metric, Resource string
+	Attributes       map[string]string
+	Unit             string
+	Qty, Price       string
+	Rule, Bucket     string
+	Part             uint16
+}
+
+// Hour is the n-th hour of month, such as 2026-03.
+func Hour(month string, n int) time.Time {
+	t, err := time.Parse("2006-01", month)
+	if err != nil {
+		panic(err)
+	}
+	return t.Add(time.Duration(n) * time.Hour)
+}
+
+// Insert writes the lines of one attempt. Without Commit they do not count.
+func Insert(tb testing.TB, s *store.Store, run uuid.UUID, revision uint32, lines ...Line) {
+	tb.Helper()
+	batch, err := s.Conn().PrepareBatch(tb.Context(), "INSERT INTO rated_lines (run_id, region, scope, begin, end, metric, resource, attributes, unit, qty, price, rule, bucket, part, revision)")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, l := range lines {
+		l = l.complete()
+		err := batch.Append(run, l.Region, l.Scope, l.Begin, l.Begin.Add(time.Hour), l.Metric, l.Resource, l.Attributes, l.Unit,
+			decimal.RequireFromString(l.Qty), decimal.RequireFromString(l.Price), l.Rule, l.Bucket, l.Part, revision)
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := batch.Send(); err != nil {
+		tb.Fatal(err)
+	}
+	// Maps are written in Go's order, which is none; the real writers sort them.
+	exec(tb, s.Conn().Exec, "ALTER TABLE rated_lines UPDATE attributes = mapSort(attributes) WHERE 1 SETTINGS mutations_sync = 2")
+}
+
+func (l Line) complete() Line {
+	fill := func(s *string, with string) {
+		if *s == "" {
+			*s = with
+		}
+	}
+	fill(&l.Region, "RegionOne")
+	fill(&l.Metric, "instance")
+	fill(&l.Resource, "vm-1")
+	fill(&l.Unit, "instance")
+	fill(&l.Qty, "1")
+	fill(&l.Price, "0")
+	if l.Attributes == nil {
+		l.Attributes = map[string]string{}
+	}
+	return l
+}
+
+// Commit commits the hours [from, to) of a scope for an attempt, with what the
+// attempt's lines amount to; hours without lines are committed too.
+func Commit(tb testing.TB, s *store.Store, run uuid.UUID, revision uint32, scope string, from, to time.Time) {
+	tb.Helper()
+	CommitAs(tb, s, run, revision, scope, "EUR", "rated", from, to)
+}
+
+// CommitAs is Commit with a currency and a kind.
+func CommitAs(tb testing.TB, s *store.Store, run uuid.UUID, revision uint32, scope, currency, kind string, from, to time.Time) {
+	tb.Helper()
+	ctx := store.WithParams(tb.Context(), store.Params{"run_id": run, "revision": revision, "scope": scope, "currency": currency, "kind": kind, "from": from, "to": to})
+	err := s.Conn().Exec(ctx, `
+INSERT INTO period_commits (scope, begin, end, revision, kind, run_id, plan_digest, metrics_digest, currency, usage_rows, usage_fingerprint, lines, line_digest, total)
+SELECT {scope:String}, h.begin, h.begin + 3600, {revision:UInt32}, {kind:String}, {run_id:UUID}, 'plan-1', 'metrics-1', {currency:String},
+       l.lines, 0, l.lines, l.digest, l.total
+FROM (SELECT arrayJoin(arrayMap(i -> {from:DateTime('UTC')} + i * 3600, range(toUInt32(intDiv({to:DateTime('UTC')} - {from:DateTime('UTC')}, 3600))))) AS begin) AS h
+LEFT JOIN (SELECT begin, count() AS lines, sum(cityHash64(region, metric, resource, attributes, part)) AS digest, sum(toDecimal256(price, 18)) AS total
+           FROM rated_lines WHERE run_id = {run_id:UUID} AND scope = {scope:String} GROUP BY begin) AS l ON l.begin = h.begin`)
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Cloud is the size of a generated month.
+type Cloud struct {
+	Month     string // 2026-03
+	Scopes    int
+	Resources int // per scope
+	Hours     int
+}
+
+// Lines is the number of lines that Generate makes.
+func (c Cloud) Lines() uint64 { return uint64(c.Scopes) * uint64(c.Resources) * 2 * uint64(c.Hours) }
+
+// Generate rates and commits a cloud inside ClickHouse: two metrics per
+// resource and hour, one with a quantity that differs from line to line.
+func Generate(ctx context.Context, s *store.Store, c Cloud) error {
+	run := uuid.NewSHA1(uuid.NameSpaceURL, []byte("exporttest:"+c.Month))
+	params := clickhouse.Parameters{"run_id": run.String(), "scopes": fmt.Sprint(c.Scopes), "resources": fmt.Sprint(c.Resources), "hours": fmt.Sprint(c.Hours),
+		"from": Hour(c.Month, 0).Format(time.DateTime)}
+	ctx = clickhouse.Context(ctx, clickhouse.WithParameters(params))
+	for _, text := range []string{`
+INSERT INTO rated_lines (run_id, region, scope, begin, end, metric, resource, attributes, unit, qty, price, rule, bucket, part, revision)
+WITH intDiv(number, {hours:UInt32} * 2 * {resources:UInt32}) AS s,
+     intDiv(number, 2 * {resources:UInt32}) % {hours:UInt32} AS h,
+     intDiv(number, {resources:UInt32}) % 2 AS m,
+     number % {resources:UInt32} AS r
+SELECT {run_id:UUID}, 'RegionOne', 'project-' || leftPad(toString(s), 5, '0'), {from:DateTime('UTC')} + h * 3600, {from:DateTime('UTC')} + (h + 1) * 3600,
+       ['instance', 'network.outgoing'][1 + m], toString(reinterpretAsUUID(reverse(sipHash128(s, r)))),
+       map('flavor_name', 'm1.' || toString(r % 40), 'image_id', 'debian-12', 'instance_name', 'vm-' || toString(r), 'user_id', 'user-' || toString(s % 97), 'vcpus', toString(1 + r % 16)),
+       ['instance', 'MiB'][1 + m],
+       if(m = 0, toDecimal128(1, 18), toDecimal128(cityHash64(number) % 10000000, 18) / 1024),
+       CAST(toDecimal256(0.0125, 18) * (1 + cityHash64(number) % if(m = 0, 40, 100000)) AS Decimal(38, 18)),
+       ['plan:instance', 'plan:traffic'][1 + m], '', 0, 1
+FROM numbers_mt(toUInt64({scopes:UInt32}) * {resources:UInt32} * 2 * {hours:UInt32})`, `
+INSERT INTO period_commits (scope, begin, end, revision, kind, run_id, plan_digest, metrics_digest, currency, usage_rows, usage_fingerprint, lines, line_digest, total)
+SELECT scope, begin, begin + 3600, 1, 'rated', {run_id:UUID}, 'plan-1', 'metrics-1', 'EUR', count(), 0, count(),
+       sum(cityHash64(region, metric, resource, attributes, part)), sum(toDecimal256(price, 18))
+FROM rated_lines WHERE run_id = {run_id:UUID} GROUP BY scope, begin`} {
+		if err := s.Conn().Exec(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func exec(tb testing.TB, do func(context.Context, string, ...any) error, text string) {
+	tb.Helper()
+	if err := do(tb.Context(), text); err != nil {
+		tb.Fatal(err)
+	}
+}

@@ -1,0 +1,134 @@
+package exporter
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ratebatch/ratebatch/exporter/bucket"
+)
+
+// ManifestVersion is the version of the manifest's own form.
+const ManifestVersion = 1
+
+// ManifestName is the file that names the current delivery of a dataset and
+// month. It starts with an underscore so that tools that read whole folders
+// skip it.
+const ManifestName = "_manifest.json"
+
+// Manifest says what a delivery holds. It is written last: a delivery without
+// one did not happen. All of it follows from the state that was exported and
+// the code that did it, so a repeated export writes the same manifest.
+type Manifest struct {
+	Version   int       `json:"manifest_version"`
+	Dataset   string    `json:"dataset"`
+	Format    string    `json:"format"`
+	Month     string    `json:"month"`    // 2026-11
+	Delivery  string    `json:"delivery"` // names the state: the same state has the same delivery
+	Mechanism string    `json:"mechanism"`
+	State     State     `json:"state"`
+	Generator Generator `json:"generator"`
+	SchemaID  string    `json:"schema_id"`
+	Schema    Schema    `json:"schema"`
+
+	Rows   uint64            `json:"rows"`
+	Totals map[string]string `json:"totals"` // per currency, exact
+	Files  []File            `json:"files"`
+}
+
+// State is what of the commits a delivery holds.
+type State struct {
+	Begin   time.Time `json:"begin"`
+	End     time.Time `json:"end"`
+	Closed  bool      `json:"closed"`  // the month is frozen
+	Partial bool      `json:"partial"` // periods were missing and --partial was given
+	Missing []Missing `json:"missing,omitempty"`
+
+	Commits      uint64            `json:"commits"`
+	CommitDigest string            `json:"commit_digest"`
+	CommittedAt  time.Time         `json:"committed_at"` // of the newest commit
+	Lines        uint64            `json:"lines"`
+	Totals       map[string]string `json:"totals"` // of the commits, per currency
+	Plans        []string          `json:"plans"`
+	Metrics      []string          `json:"metrics"`
+}
+
+// Missing is the time that a scope has not committed yet.
+type Missing struct {
+	Scope   string `json:"scope"`
+	Seconds uint64 `json:"seconds"`
+}
+
+// Generator is the program that wrote a delivery.
+type Generator struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// File is one file of a delivery.
+type File struct {
+	Path      string            `json:"path"` // relative to the manifest's folder
+	Partition map[string]string `json:"partition,omitempty"`
+	Rows      uint64            `json:"rows"`
+	Bytes     uint64            `json:"bytes"`
+	SHA256    string            `json:"sha256"`
+}
+
+// folder is where the deliveries of a dataset and month are.
+func folder(dataset, month string) string {
+	return "v1/dataset=" + dataset + "/month=" + month + "/"
+}
+
+func (m *Manifest) encode() ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(m)
+	return out.Bytes(), err
+}
+
+// maxManifest bounds what is read as a manifest: a year of files is far below.
+const maxManifest = 256 << 20
+
+// ReadManifest reads the current manifest below folder; bucket.ErrNotExist if
+// there is none.
+func ReadManifest(ctx context.Context, b bucket.Bucket, folder string) (*Manifest, []byte, error) {
+	in, err := b.Open(ctx, folder+ManifestName)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer in.Close()
+	text, err := io.ReadAll(io.LimitReader(in, maxManifest+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s%s: %w", folder, ManifestName, err)
+	}
+	if len(text) > maxManifest {
+		return nil, nil, fmt.Errorf("%s%s is larger than %d bytes", folder, ManifestName, maxManifest)
+	}
+	m, err := parseManifest(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s%s: %w", folder, ManifestName, err)
+	}
+	return m, text, nil
+}
+
+func parseManifest(text []byte) (*Manifest, error) {
+	var m Manifest
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&m); err != nil {
+		return nil, err
+	}
+	if m.Version != ManifestVersion {
+		return nil, fmt.Errorf("manifest version %d, this program reads %d", m.Version, ManifestVersion)
+	}
+	if m.Dataset == "" || m.Delivery == "" {
+		return nil, errors.New("no dataset or delivery is named")
+	}
+	return &m, nil
+}

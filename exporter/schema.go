@@ -1,0 +1,78 @@
+package exporter
+
+import (
+	"encoding/json"
+
+	"github.com/google/uuid"
+)
+
+// Kind is the type of a dataset's column. There are few on purpose: every tool
+// that finance uses reads them the same way.
+type Kind string
+
+// The kinds of columns and how Parquet stores them.
+const (
+	String    Kind = "STRING"   // BYTE_ARRAY, UTF8
+	JSON      Kind = "JSON"     // BYTE_ARRAY, UTF8, holding one JSON object
+	Decimal   Kind = "DECIMAL"  // FIXED_LEN_BYTE_ARRAY(16), DECIMAL(38,18)
+	Timestamp Kind = "DATETIME" // INT64, TIMESTAMP(MICROS, isAdjustedToUTC)
+	Integer   Kind = "INTEGER"  // INT64
+)
+
+// Precision and Scale of every decimal column.
+const (
+	Precision = 38
+	Scale     = 18
+)
+
+// Field describes one column of a dataset.
+type Field struct {
+	Name     string `json:"name"`
+	Kind     Kind   `json:"type"`
+	Nullable bool   `json:"nullable,omitempty"`
+	Unit     string `json:"unit,omitempty"`
+	Doc      string `json:"description"`
+
+	// unique columns differ in every row: a dictionary would only cost time.
+	unique bool
+}
+
+// Schema is the declared form of a dataset. Every file of a dataset has it,
+// whatever its rows hold: an all-null column keeps its type.
+type Schema struct {
+	Dataset string  `json:"dataset"`
+	Version string  `json:"version"`
+	Fields  []Field `json:"fields"`
+}
+
+// namespace is the UUIDv5 namespace of everything this package names.
+var namespace = uuid.MustParse("6f1d3a0e-6a0f-5c1b-9b57-0d8f3f1d2c44")
+
+// ID names the schema: it changes whenever a column does.
+func (s Schema) ID() string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // strings and booleans only
+	}
+	return uuid.NewSHA1(namespace, text).String()
+}
+
+// linesSchema is the dataset "lines": every row of the commits, priced or not.
+var linesSchema = Schema{Dataset: "lines", Version: "1", Fields: []Field{
+	{Name: "line_id", Kind: String, Doc: "UUIDv5 of the line's key; the same line has the same id in every export", unique: true},
+	{Name: "region", Kind: String, Doc: "region of the cloud"},
+	{Name: "scope", Kind: String, Doc: "whose usage this is: the project, unless configured otherwise"},
+	{Name: "begin", Kind: Timestamp, Doc: "begin of the rated period, inclusive"},
+	{Name: "end", Kind: Timestamp, Doc: "end of the rated period, exclusive"},
+	{Name: "metric", Kind: String, Doc: "what was metered"},
+	{Name: "resource", Kind: String, Doc: "instance, port or disk"},
+	{Name: "attributes", Kind: JSON, Doc: "attributes in force, names sorted, values strings"},
+	{Name: "unit", Kind: String, Doc: "unit of quantity"},
+	{Name: "quantity", Kind: Decimal, Unit: "as in column unit", Doc: "how much was used in the period"},
+	{Name: "price", Kind: Decimal, Unit: "as in column currency", Doc: "what it costs; 0 in a bucket"},
+	{Name: "currency", Kind: String, Doc: "currency of price"},
+	{Name: "rule", Kind: String, Doc: "the rule that priced the line, or why it has no price"},
+	{Name: "bucket", Kind: String, Doc: "empty for an ordinary line; unpriced, rejected or skipped for usage without a price"},
+	{Name: "part", Kind: Integer, Doc: "number of the line among those of one usage row, from 0"},
+	{Name: "revision", Kind: Integer, Doc: "how often the period was rated, from 1"},
+}}

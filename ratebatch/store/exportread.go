@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"math/big"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+)
+
+// ExportWindow is what an export reads: the periods that begin in [From, To),
+// by the commits that there were at AsOf.
+type ExportWindow struct {
+	From, To time.Time
+	AsOf     time.Time
+}
+
+func (w ExportWindow) params() Params {
+	return Params{"from": w.From, "to": w.To, "as_of": w.AsOf}
+}
+
+func (w ExportWindow) scopes(first, last string) Params {
+	p := w.params()
+	p["first_scope"], p["last_scope"] = first, last
+	return p
+}
+
+// ExportWindowNow is the window as of now by the server's clock, the one that
+// commits are timed by.
+func (s *Store) ExportWindowNow(ctx context.Context, from, to time.Time) (ExportWindow, error) {
+	w := ExportWindow{From: from, To: to}
+	err := s.Row(ctx, "server_time", nil, &w.AsOf)
+	return w, err
+}
+
+// CommittedScope is how much of a window a scope has committed.
+type CommittedScope struct {
+	Scope   string
+	First   time.Time     // begin of its first period, in the window or before
+	Until   time.Time     // end of its last settled period in the window; 1970 if none
+	Covered time.Duration // of settled periods in the window
+	Periods uint64
+}
+
+// ExportScopes says how much of a window each scope has committed.
+func (s *Store) ExportScopes(ctx context.Context, w ExportWindow) ([]CommittedScope, error) {
+	return Collect(ctx, s, "export_window", w.params(), func(rows driver.Rows) (CommittedScope, error) {
+		var scope CommittedScope
+		var covered uint64
+		err := rows.Scan(&scope.Scope, &scope.First, &covered, &scope.Until, &scope.Periods)
+		scope.Covered = time.Duration(covered) * time.Second
+		scope.First, scope.Until = scope.First.UTC(), scope.Until.UTC()
+		return scope, err
+	})
+}
+
+// CommitSet is a window's current commits as one figure.
+type CommitSet struct {
+	Commits uint64
+	Digest  string // 32 hexadecimal digits
+}
+
+// ExportCommitSet reads the figure that the commits of a window add up to.
+func (s *Store) ExportCommitSet(ctx context.Context, w ExportWindow) (CommitSet, error) {
+	var set CommitSet
+	var digest big.Int
+	if err := s.Row(ctx, "export_commit_set", w.params(), &set.Commits, &digest); err != nil {
+		return set, err
+	}
+	set.Digest = hex.EncodeToString(digest.FillBytes(make([]byte, 16)))
+	return set, nil
+}
+
+// ExportCommits streams the current commits of a window and a range of scopes.
+func (s *Store) ExportCommits(ctx context.Context, w ExportWindow, first, last string) (*BlockReader, error) {
+	return s.Blocks(ctx, "export_commits", w.scopes(first, last))
+}
+
+// ExportLines streams the rated lines that count in a window and a range of scopes.
+func (s *Store) ExportLines(ctx context.Context, w ExportWindow, first, last string) (*BlockReader, error) {
+	return s.Blocks(ctx, "export_lines", w.scopes(first, last))
+}
+
+// Export is a row of the table exports: what was delivered where.
+type Export struct {
+	Delivery       string
+	Dataset        string
+	Location       string
+	Month          time.Time
+	Begin, End     time.Time
+	Commits        uint64
+	CommitDigest   string
+	Files          uint32
+	Rows           uint64
+	Totals         map[string]decimal.Decimal
+	ManifestSHA256 string
+	RunID          uuid.UUID
+}
+
+// RecordExport writes down a delivery. The token makes a repetition within one
+// run harmless.
+func (s *Store) RecordExport(ctx context.Context, e Export) error {
+	token := "export:" + e.RunID.String() + ":" + e.Location + ":" + e.Dataset + ":" + e.Delivery
+	ctx = Settings(ctx, map[string]any{"insert_deduplication_token": token, "async_insert": 0})
+	batch, err := s.conn.PrepareBatch(ctx, "INSERT INTO exports (delivery, dataset, location, month, begin, end, commits, commits_digest, files, rows, totals, manifest_sha256, run_id)")
+	if err != nil {
+		return describe(err)
+	}
+	totals := e.Totals
+	if totals == nil {
+		totals = map[string]decimal.Decimal{}
+	}
+	err = batch.Append(e.Delivery, e.Dataset, e.Location, e.Month, e.Begin, e.End, e.Commits, e.CommitDigest,
+		e.Files, e.Rows, totals, e.ManifestSHA256, e.RunID)
+	if err != nil {
+		return err
+	}
+	return describe(batch.Send())
+}
