@@ -4,10 +4,9 @@
 --          from, to DateTime('UTC')       buckets that begin in [from, to); to is at most now, so only closed buckets
 --          reach UInt32                   no sample of a bucket before to ends later than this many seconds after to
 --          since DateTime('UTC')          1970: every bucket; else those closed since, or reached by a sample since
---          include_late Bool              also samples that came when the raw tier no longer kept them
 --          target Identifier              the tier's table: a row that stands there already is not written again
 -- reads:   port_samples FINAL: its sort key holds the sample's identity, so repeats merge while they are read, and memory
---          does not grow with the time span; days are partitions and a repeat lies in the same one. late_samples.
+--          does not grow with the time span; days are partitions and a repeat lies in the same one.
 -- why:     a sample covers [begin, ts). Where it crosses a bucket's edge its part is floor(v * (hi - begin) / length)
 --          - floor(v * (lo - begin) / length): whole numbers that add up to v, the remainder in the later bucket. A
 --          sample that ends on an edge, or has no length there, belongs to the bucket before the edge.
@@ -57,9 +56,9 @@ FROM (
         WHERE slot >= intDiv(toUnixTimestamp({from:DateTime('UTC')}), {width:UInt32}) AND slot < intDiv(toUnixTimestamp({to:DateTime('UTC')}), {width:UInt32})
           AND ({since:DateTime('UTC')} = toDateTime(0, 'UTC') OR (region, instance_uuid, slot) IN touched)
         GROUP BY slot, region, instance_uuid, port_uuid, network_uuid, project_id, user_id, flavor_name, vcpus, image_id))
-WHERE sipHash128(bucket, region, instance_uuid, port_uuid, network_uuid, project_id, user_id, flavor_name, vcpus, image_id, instance_name, host,
-                 samples, samples_ended, covered_seconds, rx_bytes, tx_bytes) NOT IN (
-    SELECT sipHash128(bucket, region, instance_uuid, port_uuid, network_uuid, project_id, user_id, flavor_name, vcpus, image_id, instance_name, host,
-                      samples, samples_ended, covered_seconds, rx_bytes, tx_bytes)
+WHERE sipHash128((bucket, region, instance_uuid, port_uuid, network_uuid, project_id, user_id, flavor_name, vcpus, image_id, instance_name, host,
+                 samples, samples_ended, covered_seconds, rx_bytes, tx_bytes)) NOT IN (
+    SELECT sipHash128((bucket, region, instance_uuid, port_uuid, network_uuid, project_id, user_id, flavor_name, vcpus, image_id, instance_name, host,
+                      samples, samples_ended, covered_seconds, rx_bytes, tx_bytes))
     FROM {target:Identifier} FINAL
     WHERE bucket >= {from:DateTime('UTC')} AND bucket < {to:DateTime('UTC')})

@@ -1,0 +1,214 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+)
+
+// tierKind is one kind of samples and the two tiers that aggregate it.
+type tierKind struct {
+	name    string // port, instance or disk; tier_NAME.sql aggregates it
+	samples string
+	tiers   [2]string // five minutes, hour
+	columns string    // of the tiers, in the order in which tier_NAME.sql gives them
+}
+
+const (
+	attributeColumns = "project_id, user_id, flavor_name, vcpus, image_id, instance_name, host, samples, samples_ended, covered_seconds"
+	fiveMinutes      = 300
+	hour             = 3600
+	day              = 24 * time.Hour
+)
+
+var tierWidths = [2]uint32{fiveMinutes, hour}
+
+var tierKinds = []tierKind{
+	{
+		"instance", "instance_samples", [2]string{"instance_metrics_5min", "instance_metrics_hourly"},
+		"bucket, region, instance_uuid, " + attributeColumns + ", cpu_pct_avg, cpu_pct_max, memory_actual_bytes_avg, memory_rss_bytes_avg, memory_usable_bytes_avg, memory_actual_byte_seconds",
+	},
+	{
+		"port", "port_samples", [2]string{"port_volume_5min", "port_volume_hourly"},
+		"bucket, region, instance_uuid, port_uuid, network_uuid, " + attributeColumns + ", rx_bytes, tx_bytes",
+	},
+	{
+		"disk", "disk_samples", [2]string{"disk_metrics_5min", "disk_metrics_hourly"},
+		"bucket, region, instance_uuid, device, " + attributeColumns + ", read_bytes, write_bytes, read_requests, write_requests, capacity_bytes_avg, allocation_bytes_avg, physical_bytes_avg, capacity_byte_seconds",
+	},
+}
+
+// maxChunk is how many samples one statement of a rollup aggregates at most,
+// unless more of them lie in a single hour: what bounds its memory.
+const maxChunk = 4_000_000
+
+// RollupOptions say what a rollup recomputes.
+type RollupOptions struct {
+	From, To time.Time           // buckets that begin in [From, To), widened to whole hours; a zero To: now
+	Progress func(RollupProgress) // after each chunk; may be nil
+}
+
+// RollupProgress says how far a rollup is.
+type RollupProgress struct {
+	Tier        string // table that was written
+	Begin, End  time.Time
+	Done, Total int // chunks
+}
+
+// RollupResult says what a rollup did.
+type RollupResult struct {
+	From   time.Time         `json:"from"`
+	To     time.Time         `json:"to"`
+	Rows   map[string]uint64 `json:"rows"`   // by tier: what it holds for the window now
+	Before time.Time         `json:"before"` // buckets before it were left alone, as raw samples of them may have expired; zero: none
+}
+
+// Rollup recomputes both tiers of all three kinds from the distinct raw
+// samples, for closed buckets that begin in [from, to).
+func (s *Store) Rollup(ctx context.Context, from, to time.Time) (RollupResult, error) {
+	return s.RollupWith(ctx, RollupOptions{From: from, To: to})
+}
+
+// rollupChunk is one statement of a rollup.
+type rollupChunk struct {
+	kind       *tierKind
+	tier       int // index into tiers and widths
+	begin, end time.Time
+	reach      uint32
+}
+
+// RollupWith is Rollup with options. It may be repeated and may run beside the
+// refreshable views: rows that stand in a tier already are not written again,
+// and a row over fewer samples never replaces a fuller one.
+func (s *Store) RollupWith(ctx context.Context, o RollupOptions) (RollupResult, error) {
+	var now time.Time
+	if err := s.Row(ctx, "server_time", nil, &now); err != nil {
+		return RollupResult{}, err
+	}
+	result := RollupResult{From: o.From.UTC().Truncate(time.Hour), To: o.To.UTC(), Rows: map[string]uint64{}}
+	if o.To.IsZero() || now.Before(o.To) {
+		result.To = now.UTC()
+	} else if up := result.To.Truncate(time.Hour); !up.Equal(result.To) {
+		result.To = up.Add(time.Hour)
+		if now.Before(result.To) {
+			result.To = now.UTC()
+		}
+	}
+	if result.From.Unix() < 0 {
+		result.From = time.Unix(0, 0).UTC()
+	}
+	if !result.From.Before(result.To) {
+		return result, &ratebatch.ConfigError{Err: fmt.Errorf("rollup from %s to %s: nothing lies between", o.From.UTC().Format(time.RFC3339), result.To.Format(time.RFC3339)), Hint: "only buckets that have ended are computed"}
+	}
+	var chunks []rollupChunk
+	for i := range tierKinds {
+		kind := &tierKinds[i]
+		of, err := s.rollupChunks(ctx, kind, now, &result)
+		if err != nil {
+			return result, err
+		}
+		chunks = append(chunks, of...)
+	}
+	for i, c := range chunks {
+		tier := c.kind.tiers[c.tier]
+		if err := s.rollupChunk(ctx, c); err != nil {
+			return result, fmt.Errorf("roll up %s into %s: %w", ratebatch.Period{Begin: c.begin, End: c.end}, tier, err)
+		}
+		if o.Progress != nil {
+			o.Progress(RollupProgress{Tier: tier, Begin: c.begin, End: c.end, Done: i + 1, Total: len(chunks)})
+		}
+	}
+	for i := range tierKinds {
+		for _, tier := range tierKinds[i].tiers {
+			var rows uint64
+			if err := s.Row(ctx, "rollup_rows", Params{"tier": tier, "from": result.From, "to": result.To}, &rows); err != nil {
+				return result, err
+			}
+			result.Rows[tier] = rows
+		}
+	}
+	return result, nil
+}
+
+// rollupChunks cuts the window into days that samples cover, and busy days
+// into equal numbers of hours.
+func (s *Store) rollupChunks(ctx context.Context, kind *tierKind, now time.Time, result *RollupResult) ([]rollupChunk, error) {
+	from := result.From
+	retention, err := s.TierRetention(ctx, kind.samples)
+	if err != nil {
+		return nil, err
+	}
+	// A bucket whose beginning is older than the raw tier's retention may have
+	// lost samples. Its row must stay, and a late sample must not take the place
+	// of an expired one in the count.
+	if oldest := now.Add(-retention).UTC().Truncate(time.Hour).Add(time.Hour); retention > 0 && from.Before(oldest) {
+		from = oldest
+		if result.Before.IsZero() || oldest.After(result.Before) {
+			result.Before = oldest
+		}
+	}
+	if !from.Before(result.To) {
+		return nil, nil
+	}
+	type dayCount struct {
+		day     time.Time
+		samples uint64
+		reach   uint32
+	}
+	days, err := Collect(ctx, s, "rollup_days", Params{"samples": kind.samples, "from": from, "to": result.To}, func(rows driver.Rows) (dayCount, error) {
+		var d dayCount
+		return d, rows.Scan(&d.day, &d.samples, &d.reach)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var reach uint32
+	for _, d := range days {
+		reach = max(reach, d.reach)
+	}
+	var chunks []rollupChunk
+	for tier, width := range tierWidths {
+		closed := result.To.Truncate(time.Duration(width) * time.Second)
+		for _, d := range days {
+			step := chunkLength(d.samples)
+			for begin := d.day; begin.Before(d.day.Add(day)); begin = begin.Add(step) {
+				c := rollupChunk{kind, tier, begin, begin.Add(step), reach}
+				if c.begin.Before(from) {
+					c.begin = from
+				}
+				if c.end.After(closed) {
+					c.end = closed
+				}
+				if c.begin.Before(c.end) {
+					chunks = append(chunks, c)
+				}
+			}
+		}
+	}
+	return chunks, nil
+}
+
+// chunkLength gives the longest divisor of a day, in whole hours, whose share
+// of the day's samples is small enough.
+func chunkLength(samples uint64) time.Duration {
+	for _, n := range []uint64{1, 2, 3, 4, 6, 8, 12} {
+		if samples/n <= maxChunk {
+			return day / time.Duration(n)
+		}
+	}
+	return time.Hour
+}
+
+// rollupChunk writes the rows of one chunk that the tier does not hold yet.
+// Like every INSERT … SELECT it is not retried here; repeating it is harmless.
+func (s *Store) rollupChunk(ctx context.Context, c rollupChunk) error {
+	tier := c.kind.tiers[c.tier]
+	ctx = WithParams(ctx, Params{
+		"width": tierWidths[c.tier], "from": c.begin, "to": c.end, "reach": c.reach, "since": time.Unix(0, 0), "target": tier,
+	})
+	return describe(s.conn.Exec(ctx, "INSERT INTO "+tier+" ("+c.kind.columns+")\n"+SQL("tier_"+c.kind.name)))
+}
