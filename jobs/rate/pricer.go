@@ -55,9 +55,7 @@ func newPricer(a *attempt, set *metric.Set, summary store.PassSummary) (*pricer,
 			if err != nil {
 				return nil, err
 			}
-			if e, err = hashmap.Compile(parsed); err != nil {
-				return nil, err
-			}
+			e = hashmap.CompileRules(hashmap.FromPlan(parsed))
 			evaluators[span.Version.Digest] = e
 		}
 		begins := []time.Time{span.Begin}
@@ -115,7 +113,7 @@ const dueOnly = "(scope, begin) IN (SELECT scope, begin FROM pass_periods WHERE 
 func (p *pricer) usage(mp *metricPricer, attributes bool) (string, error) {
 	o := metric.UsageOptions{Period: p.attempt.ids.Period, Fields: mp.fields, Attributes: attributes, Dedup: p.attempt.dedup}
 	if p.filtered {
-		o.ScopeFilter = dueOnly
+		o.Filter = dueOnly
 	}
 	return mp.metric.UsageSQL(o)
 }

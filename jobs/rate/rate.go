@@ -129,6 +129,9 @@ func (j *Job) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := j.checkMetrics(ctx, p.terms); err != nil {
+		return nil, err
+	}
 	p.windows, p.Waiting = windows(usages, states, marks, j.Options)
 	p.windows, p.Waiting = withPlan(p.windows, p.Waiting, p.terms.plans)
 	p.Days, err = j.Store.DueDays(ctx, p.windows, j.Options.Period, p.closed)
@@ -256,6 +259,24 @@ func (j *Job) readTerms(ctx context.Context) (terms, error) {
 		t.sets[v.Digest] = set
 	}
 	return t, nil
+}
+
+// checkMetrics has the server resolve every table and column that the metric
+// sets name, so that a mistake is said before anything is written.
+func (j *Job) checkMetrics(ctx context.Context, t terms) error {
+	var errs []error
+	for _, set := range t.sets {
+		for _, m := range set.Metrics {
+			text, err := m.UsageSQL(metric.UsageOptions{Period: j.Options.Period, Attributes: true})
+			if err != nil {
+				return err
+			}
+			if err := j.Store.CheckUsage(ctx, m.Name, text); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // edges are the instants in (from, to) at which another metric set takes over.

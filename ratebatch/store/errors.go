@@ -15,6 +15,7 @@ import (
 
 // Codes of ClickHouse exceptions that decide what happens next.
 const (
+	codeNoSuchColumn      = 16
 	codeUnknownIdentifier = 47
 	codeUnknownTable      = 60
 	codeUnknownDatabase   = 81
@@ -71,4 +72,15 @@ func describe(err error) error {
 		return &ratebatch.TryAgainError{Err: fmt.Errorf("ClickHouse did not answer: %w", err), Hint: "nothing half-written counts, run the same command again"}
 	}
 	return err
+}
+
+// shortException is the first sentence of a ClickHouse exception: what is
+// wrong, without the statement it was found in.
+func shortException(err error) string {
+	var exception *clickhouse.Exception
+	if !errors.As(err, &exception) {
+		return err.Error()
+	}
+	text, _, _ := strings.Cut(exception.Message, ". In scope ")
+	return text
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 // ScopeUsage says that a scope has usage in a region, and from when on.
@@ -391,4 +393,17 @@ func (s *Store) TierRows(ctx context.Context, from, to time.Time) (map[time.Time
 		out[day.UTC()] = n
 	}
 	return out, rows.Err()
+}
+
+// CheckUsage has the server resolve a metric's usage query without running it.
+func (s *Store) CheckUsage(ctx context.Context, metric, usage string) error {
+	ctx = WithParams(ctx, Params{"from": time.Unix(0, 0), "to": time.Unix(0, 0)})
+	err := s.conn.Exec(ctx, "EXPLAIN "+usage)
+	if IsCode(err, codeUnknownIdentifier) || IsCode(err, codeUnknownTable) || IsCode(err, codeUnknownDatabase) || IsCode(err, codeNoSuchColumn) {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("metric %s names a table or column that is not there: %s", metric, shortException(err)), Hint: "correct metrics.yaml and run 'ratebatch metrics apply FILE'"}
+	}
+	if err != nil {
+		return fmt.Errorf("metric %s: %w", metric, describe(err))
+	}
+	return nil
 }

@@ -1,0 +1,193 @@
+package rate
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+func at(text string) time.Time {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func TestReadyUntil(t *testing.T) {
+	for name, tt := range map[string]struct {
+		now    string
+		period time.Duration
+		wait   int
+		want   string
+	}{
+		"begin + wait periods must lie before now":       {"2026-11-29T12:00:01Z", time.Hour, 2, "2026-11-29T11:00:00Z"},
+		"exactly at the edge the period is not ready":    {"2026-11-29T12:00:00Z", time.Hour, 2, "2026-11-29T10:00:00Z"},
+		"just before the edge it is not ready":           {"2026-11-29T11:59:59Z", time.Hour, 2, "2026-11-29T10:00:00Z"},
+		"without waiting the running period is not over": {"2026-11-29T12:00:00Z", time.Hour, 1, "2026-11-29T11:00:00Z"},
+		"five-minute periods":                            {"2026-11-29T12:00:01Z", 5 * time.Minute, 2, "2026-11-29T11:55:00Z"},
+		"days":                                           {"2026-11-29T12:00:00Z", 24 * time.Hour, 2, "2026-11-28T00:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := ReadyUntil(at(tt.now), tt.period, tt.wait); !got.Equal(at(tt.want)) {
+				t.Errorf("ReadyUntil = %s, want %s", got.Format(time.RFC3339), tt.want)
+			}
+		})
+	}
+}
+
+// Recorded decisions of CloudKitty: with a last period known, ours agree with
+// its next one in every zone. (Without one CloudKitty rates the running period
+// too, a deliberate difference; see fixtures/vectors/README.md.)
+func TestReadinessAgreesWithCloudKitty(t *testing.T) {
+	file, err := os.Open("../../fixtures/vectors/period.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cases := 0
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		var c struct {
+			Name        string     `json:"name"`
+			Now         *time.Time `json:"now"`
+			Last        *time.Time `json:"last"`
+			Period      int        `json:"period"`
+			WaitPeriods int        `json:"wait_periods"`
+			Next        *time.Time `json:"next"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			t.Fatalf("%s: %v", lines.Text(), err)
+		}
+		if c.Last == nil || c.Now == nil {
+			continue
+		}
+		period := time.Duration(c.Period) * time.Second
+		if ratebatch.CheckPeriodLength(period) != nil || !ratebatch.PeriodAt(*c.Last, period).Begin.Equal(*c.Last) {
+			continue // a grid that does not begin at midnight UTC
+		}
+		cases++
+		next := c.Last.Add(period)
+		due := !next.Add(period).After(ReadyUntil(*c.Now, period, c.WaitPeriods))
+		switch {
+		case c.Next == nil && due:
+			t.Errorf("%s: %s is due for us, not for CloudKitty (now %s)", c.Name, next, c.Now)
+		case c.Next != nil && (!due || !next.Equal(*c.Next)):
+			t.Errorf("%s: CloudKitty's next is %s, ours %s (due: %v, now %s)", c.Name, c.Next, next, due, c.Now)
+		}
+	}
+	if cases < 200 {
+		t.Errorf("only %d recorded cases were compared", cases)
+	}
+	t.Logf("%d cases", cases)
+}
+
+func TestWindowsWaitForTheRegionsOfAScope(t *testing.T) {
+	o := Options{Now: at("2026-11-29T12:30:00Z"), Period: time.Hour, WaitPeriods: 2, First: FirstPeriod{Kind: "month"}}
+	usages := []store.ScopeUsage{
+		{Scope: "a", Region: "one", FirstUsage: at("2026-11-20T10:00:00Z")},
+		{Scope: "b", Region: "one", FirstUsage: at("2026-11-05T10:00:00Z")},
+		{Scope: "b", Region: "two", FirstUsage: at("2026-10-31T23:00:00Z")},
+		{Scope: "off", Region: "one", FirstUsage: at("2026-11-05T10:00:00Z")},
+		{Scope: "new", Region: "three", FirstUsage: at("2026-11-29T10:00:00Z")},
+	}
+	marks := map[string]store.Watermark{
+		"one":  {Region: "one", CompleteUntil: at("2026-11-29T13:00:00Z"), Source: "ingest"},
+		"two":  {Region: "two", CompleteUntil: at("2026-11-29T09:59:00Z"), Source: "newest sample"},
+		"four": {Region: "four", CompleteUntil: at("2026-01-01T00:00:00Z")},
+	}
+	states := map[string]store.ScopeState{"off": {Scope: "off"}}
+	got, waiting := windows(usages, states, marks, o)
+	want := []store.DueWindow{
+		{Scope: "a", First: at("2026-11-01T00:00:00Z"), Until: at("2026-11-29T11:00:00Z")},
+		{Scope: "b", First: at("2026-10-01T00:00:00Z"), Until: at("2026-11-29T09:00:00Z")},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("windows (-want +got):\n%s", diff)
+	}
+	regions := map[string]int{}
+	for _, w := range waiting {
+		regions[w.Region] = w.Scopes
+	}
+	if diff := cmp.Diff(map[string]int{"two": 1, "three": 1}, regions); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+}
+
+func TestPeriodsWithoutAPlanWait(t *testing.T) {
+	window := []store.DueWindow{{Scope: "a", First: at("2026-11-01T00:00:00Z"), Until: at("2026-11-29T00:00:00Z")}}
+	plans := []store.Version{{Version: 1, ValidFrom: at("2026-11-10T00:00:00Z"), ValidTo: store.OpenEnd}, {Version: 2, ValidFrom: at("2026-11-20T00:00:00Z"), ValidTo: store.OpenEnd}}
+	got, waiting := withPlan(window, nil, plans)
+	want := []store.DueWindow{{Scope: "a", First: at("2026-11-10T00:00:00Z"), Until: at("2026-11-29T00:00:00Z")}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("windows (-want +got):\n%s", diff)
+	}
+	if len(waiting) != 1 || waiting[0].Scopes != 1 {
+		t.Errorf("waiting = %+v, want one scope that lacks a plan", waiting)
+	}
+}
+
+func TestChunksBoundAPass(t *testing.T) {
+	day := at("2026-11-01T00:00:00Z")
+	var days []store.DueDay
+	rows := map[time.Time]uint64{}
+	for i := range 10 {
+		if i == 6 {
+			continue // a day that is done already
+		}
+		d := day.AddDate(0, 0, i)
+		days = append(days, store.DueDay{Day: d, Periods: 24})
+		rows[d] = 100
+	}
+	text := func(chunks []chunk) (out []string) {
+		for _, c := range chunks {
+			out = append(out, c.from.Format("02T15")+"-"+c.to.Format("02T15"))
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		edges               []time.Time
+		maxRows, maxPeriods uint64
+		want                []string
+	}{
+		"all in one pass but for the hole":   {nil, 10_000, 10_000, []string{"01T00-07T00", "08T00-11T00"}},
+		"cut by rows":                        {nil, 250, 10_000, []string{"01T00-03T00", "03T00-05T00", "05T00-07T00", "08T00-10T00", "10T00-11T00"}},
+		"cut by periods":                     {nil, 10_000, 72, []string{"01T00-04T00", "04T00-07T00", "08T00-11T00"}},
+		"one day is never cut":               {nil, 1, 1, []string{"01T00-02T00", "02T00-03T00", "03T00-04T00", "04T00-05T00", "05T00-06T00", "06T00-07T00", "08T00-09T00", "09T00-10T00", "10T00-11T00"}},
+		"a new metric set begins a new pass": {[]time.Time{at("2026-11-03T00:00:00Z")}, 10_000, 10_000, []string{"01T00-03T00", "03T00-07T00", "08T00-11T00"}},
+		"also in the middle of a day":        {[]time.Time{at("2026-11-03T12:00:00Z")}, 10_000, 10_000, []string{"01T00-03T12", "03T12-07T00", "08T00-11T00"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, text(chunks(days, rows, tt.edges, tt.maxRows, tt.maxPeriods))); diff != "" {
+				t.Errorf("chunks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOpenSinceSkipsTheClosedMonths(t *testing.T) {
+	for name, tt := range map[string]struct {
+		closed []string
+		want   string
+	}{
+		"none":                     {nil, "1970-01-01T00:00:00Z"},
+		"a row of months":          {[]string{"2026-09-01T00:00:00Z", "2026-10-01T00:00:00Z"}, "2026-11-01T00:00:00Z"},
+		"an open month in between": {[]string{"2026-08-01T00:00:00Z", "2026-10-01T00:00:00Z"}, "2026-09-01T00:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var closed []time.Time
+			for _, c := range tt.closed {
+				closed = append(closed, at(c))
+			}
+			if got := openSince(closed); !got.Equal(at(tt.want)) {
+				t.Errorf("openSince = %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
