@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -26,16 +27,17 @@ const envChild = "RATEBATCH_ENGINE_CHILD"
 const (
 	firstClient = 10 * time.Second       // how long the engine waits for its first client
 	lastClient  = 300 * time.Millisecond // how long it stays after its last one, for a script's next command
-	// finishTime is what running statements get after SIGTERM; systemd and
-	// Kubernetes kill after 90 s and 30 s.
+	// finishTime is what running statements get after SIGTERM; systemd sends
+	// SIGKILL after 90 s and Kubernetes after 30 s.
 	finishTime = 10 * time.Second
 )
 
 // childConfig comes in the environment; it holds no secret.
 type childConfig struct {
-	Folder string `json:"folder"`
-	Lib    string `json:"lib"`
-	Port   int    `json:"port,omitempty"`
+	Folder string        `json:"folder"`
+	Lib    string        `json:"lib"`
+	Port   int           `json:"port,omitempty"`
+	Finish time.Duration `json:"finish,omitempty"`
 }
 
 // childAnswer goes over the pipe to the starting command.
@@ -136,7 +138,7 @@ func serveChild(text string, log *slog.Logger) error {
 	if err := os.Remove(f.endpoint()); err != nil && !isNotExist(err) {
 		log.Warn("remove the endpoint file", "err", err)
 	}
-	grace, cancel := context.WithTimeout(context.Background(), finishTime)
+	grace, cancel := context.WithTimeout(context.Background(), cmp.Or(config.Finish, finishTime))
 	defer cancel()
 	go func() { // a second signal cuts the grace short
 		<-signals

@@ -33,7 +33,13 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
 )
 
-func TestMain(m *testing.M) { enginetest.Main(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(envClient); dir != "" {
+		engine.ServeIfChild()
+		os.Exit(runClient(dir))
+	}
+	enginetest.Main(m)
+}
 
 // conformance is what the product relies on from a ClickHouse endpoint. The
 // suite runs on the embedded engine and, where RATEBATCH_TEST_CLICKHOUSE names
@@ -962,9 +968,9 @@ func testGET(t *testing.T, u *endpointUnderTest) {
 
 func testWrongPassword(t *testing.T, u *endpointUnderTest) {
 	for name, more := range map[string][]string{
-		"none":           {"-H", "Authorization:"},
-		"a wrong one":    {"-H", "Authorization:", "-H", "X-ClickHouse-User: default", "-H", "X-ClickHouse-Key: wrong"},
-		"a wrong user":   {"-H", "Authorization:", "-H", "X-ClickHouse-User: root", "-H", "X-ClickHouse-Key: " + u.options.Auth.Password},
+		"none":         {"-H", "Authorization:"},
+		"a wrong one":  {"-H", "Authorization:", "-H", "X-ClickHouse-User: default", "-H", "X-ClickHouse-Key: wrong"},
+		"a wrong user": {"-H", "Authorization:", "-H", "X-ClickHouse-User: root", "-H", "X-ClickHouse-Key: " + u.options.Auth.Password},
 	} {
 		if name == "none" && !u.Embedded() {
 			continue // a server may let the default user in

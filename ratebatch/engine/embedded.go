@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -113,9 +115,9 @@ func join(ctx context.Context, o Options) (*embedded, error) {
 		if errors.Is(err, errLeaving) || !locked {
 			lockedSince = time.Now()
 		}
-		if time.Since(lockedSince) > 15*time.Second {
+		if time.Since(lockedSince) > 15*time.Second || locked && isForeign(pid) {
 			return nil, &ratebatch.ConfigError{
-				Err:  fmt.Errorf("data folder %s is in use by process %s, which does not answer as an embedded engine (%w)", o.DataDir, pid, err),
+				Err:  fmt.Errorf("data folder %s is in use by process %s, which is no embedded engine (%w)", o.DataDir, pid, err),
 				Hint: "stop that process, or name another folder with --data",
 			}
 		}
@@ -150,12 +152,12 @@ func start(ctx context.Context, f folder, o Options) error {
 		return err
 	}
 	defer ready.Close()
-	config, err := json.Marshal(childConfig{Folder: string(f), Lib: lib, Port: o.Port})
+	config, err := json.Marshal(childConfig{Folder: string(f), Lib: lib, Port: o.Port, Finish: o.Finish})
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(self) //nolint:gosec // this very program; not tied to ctx because other commands may join
-	cmd.Args = []string{filepath.Base(self), "(embedded engine of " + filepath.Dir(string(f)) + ")"}
+	cmd.Args = []string{filepath.Base(self), childTitle + filepath.Dir(string(f)) + ")"}
 	cmd.Env = append(os.Environ(), envChild+"="+string(config))
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = log, log
@@ -192,6 +194,18 @@ func start(ctx context.Context, f folder, o Options) error {
 	}
 	o.Log.Debug("started the embedded engine", "pid", cmd.Process.Pid, "data", o.DataDir, "took", time.Since(begun).Round(time.Millisecond))
 	return nil
+}
+
+// childTitle is what ps shows for the engine.
+const childTitle = "(embedded engine of "
+
+// isForeign says whether a living process is something else than an engine.
+func isForeign(pid string) bool {
+	if _, err := strconv.Atoi(pid); err != nil {
+		return false
+	}
+	title, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
+	return err == nil && len(title) > 0 && !strings.Contains(string(title), childTitle)
 }
 
 // openLog opens the log of the engine; a long one is set aside first.
@@ -262,26 +276,50 @@ func (m *embedded) leave() {
 var ErrEngineGone = errors.New("the embedded engine ended unexpectedly")
 
 // explain replaces an error by ErrEngineGone when the engine is gone. An error
-// that the engine itself sent stays.
+// that the engine itself sent stays, except that it is leaving.
 func (m *embedded) explain(err error) error {
-	var exception *clickhouse.Exception
-	if errors.As(err, &exception) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrEngineGone) {
+	var again *ratebatch.TryAgainError
+	if errors.As(err, &again) {
 		return err
 	}
+	if codeOf(err) == endpoint.CodeLeaving {
+		return &ratebatch.TryAgainError{Err: fmt.Errorf("the embedded engine was told to leave: %w", err), Hint: "run the command again"}
+	}
+	if !brokenOff(err) {
+		return err
+	}
+	// The engine's connections break one after the other.
 	select {
 	case <-m.left:
 		return err
 	case <-m.lost:
-	case <-time.After(200 * time.Millisecond): // the loss of the connections is seen one after the other
+	case <-time.After(2 * time.Second):
 		return err
 	}
 	select {
 	case <-m.left:
 		return err
 	default:
+		return m.gone()
 	}
+}
+
+func (m *embedded) gone() error {
 	return &ratebatch.TryAgainError{
 		Err:  fmt.Errorf("%w (process %d): what it acknowledged is stored, the statement at hand may be or not", ErrEngineGone, m.endpoint.PID),
 		Hint: "run the command again; the engine's log is " + m.folder.log(),
 	}
+}
+
+// brokenOff says whether an error is about the connection.
+func brokenOff(err error) bool {
+	var exception *clickhouse.Exception
+	var operation *net.OpError
+	switch {
+	case errors.As(err, &exception), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false
+	case errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return true
+	}
+	return strings.Contains(err.Error(), "EOF") // the client keeps the text only, in places
 }

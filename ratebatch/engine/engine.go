@@ -11,7 +11,6 @@ package engine
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"maps"
 	"sync"
@@ -35,6 +34,9 @@ type Options struct {
 	DataDir string // folder of the embedded engine
 	Lib     string // path of libchdb.so; empty: RATEBATCH_ENGINE_LIB, else the installed one
 	Port    int    // loopback port of the embedded engine; 0: any free one
+	// Finish is what running statements get when the engine is told to leave
+	// by SIGTERM, 10 s if 0. It counts when this Open starts the engine.
+	Finish time.Duration
 
 	Database string // a path in URL wins over it; empty: none
 	Create   bool   // create the database if it does not exist
@@ -112,7 +114,7 @@ func (e *Engine) Lost() <-chan struct{} {
 }
 
 // ErrLost is the error to report once Lost is closed.
-func (e *Engine) ErrLost() error { return e.embedded.explain(io.ErrUnexpectedEOF) }
+func (e *Engine) ErrLost() error { return e.embedded.gone() }
 
 // Close gives the connections back and leaves the embedded engine, which goes
 // when this was its last client.

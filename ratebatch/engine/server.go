@@ -33,6 +33,9 @@ func serverOptions(o Options) (*clickhouse.Options, string, error) {
 		return nil, "", &ratebatch.ConfigError{Err: fmt.Errorf("the ClickHouse URL %s", u.Redacted()), Hint: urlForms}
 	}
 	q := u.Query()
+	if u.Scheme == "https" {
+		q.Set("secure", "true")
+	}
 	if q.Get("secure") == "true" && port == "9000" {
 		port = "9440"
 	}
@@ -53,9 +56,6 @@ func serverOptions(o Options) (*clickhouse.Options, string, error) {
 	if err != nil {
 		return nil, "", &ratebatch.ConfigError{Err: fmt.Errorf("the ClickHouse URL %s: %w", u.Redacted(), err), Hint: urlForms}
 	}
-	if u.Scheme == "https" && c.TLS == nil {
-		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
 	if err := tlsFiles(c, files); err != nil {
 		return nil, "", err
 	}
@@ -75,7 +75,7 @@ func serverOptions(o Options) (*clickhouse.Options, string, error) {
 	case c.Auth.Password == "":
 		c.Auth.Password = os.Getenv(EnvPassword)
 	}
-	return c, (&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), nil
+	return c, "ClickHouse at " + (&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), nil
 }
 
 func tlsFiles(c *clickhouse.Options, files map[string]string) error {
@@ -132,7 +132,7 @@ func (e *Engine) connect(ctx context.Context, o Options) error {
 		bare.Auth.Database = ""
 		conn, err := clickhouse.Open(&bare)
 		if err != nil {
-			return &ratebatch.ConfigError{Err: fmt.Errorf("ClickHouse at %s: %w", e.address, err)}
+			return &ratebatch.ConfigError{Err: fmt.Errorf("%s: %w", e.address, err)}
 		}
 		err = conn.Exec(ctx, "CREATE DATABASE IF NOT EXISTS "+quoteIdentifier(e.options.Auth.Database))
 		err = errors.Join(err, conn.Close())
@@ -142,7 +142,7 @@ func (e *Engine) connect(ctx context.Context, o Options) error {
 	}
 	conn, err := clickhouse.Open(e.options)
 	if err != nil {
-		return &ratebatch.ConfigError{Err: fmt.Errorf("ClickHouse at %s: %w", e.address, err)}
+		return &ratebatch.ConfigError{Err: fmt.Errorf("%s: %w", e.address, err)}
 	}
 	version, err := conn.ServerVersion()
 	if err == nil {
@@ -163,14 +163,19 @@ func (e *Engine) connect(ctx context.Context, o Options) error {
 
 // explain sorts an error of connecting by what a person can do about it.
 func (e *Engine) explain(err error) error {
-	wrapped := fmt.Errorf("ClickHouse at %s: %w", e.address, err)
+	cause := err
+	var request *url.Error
+	if errors.As(err, &request) {
+		cause = request.Err // its URL is a screenful of settings
+	}
+	wrapped := fmt.Errorf("%s: %w", e.address, cause)
 	var exception *clickhouse.Exception
 	if errors.As(err, &exception) {
 		switch exception.Code {
 		case 516, 192, 193, 194, 497:
 			return &ratebatch.ConfigError{Err: wrapped, Hint: "check user and password (" + EnvPassword + " or the URL) and the user's grants"}
 		case 81:
-			return &ratebatch.ConfigError{Err: fmt.Errorf("ClickHouse at %s has no database %s", e.address, e.options.Auth.Database), Hint: "run 'ratebatch migrate' first, or correct --database"}
+			return &ratebatch.ConfigError{Err: fmt.Errorf("%s has no database %s", e.address, e.options.Auth.Database), Hint: "run 'ratebatch migrate' first, or correct --database"}
 		}
 		return wrapped
 	}
@@ -189,7 +194,7 @@ func (e *Engine) explain(err error) error {
 		return wrapped
 	}
 	if missing := codeOf(err); missing == 81 {
-		return &ratebatch.ConfigError{Err: fmt.Errorf("ClickHouse at %s has no database %s", e.address, e.options.Auth.Database), Hint: "run 'ratebatch migrate' first, or correct --database"}
+		return &ratebatch.ConfigError{Err: fmt.Errorf("%s has no database %s", e.address, e.options.Auth.Database), Hint: "run 'ratebatch migrate' first, or correct --database"}
 	} else if missing == 516 {
 		return &ratebatch.ConfigError{Err: wrapped, Hint: "check user and password (" + EnvPassword + " or the URL)"}
 	} else if missing != 0 {

@@ -16,8 +16,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// codeLeaving is ABORTED, which a server that shuts down answers.
-const codeLeaving = 236
+// CodeLeaving is ABORTED, which a server that shuts down answers.
+const CodeLeaving = 236
 
 func errorf(code int, name, format string, args ...any) *Error {
 	return &Error{code, fmt.Sprintf("Code: %d. DB::Exception: %s. (%s)", code, fmt.Sprintf(format, args...), name)}

@@ -13,7 +13,7 @@ func (s *Server) begin(run *running) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaving {
-		return errorf(codeLeaving, "ABORTED", "The embedded engine is leaving")
+		return errorf(CodeLeaving, "ABORTED", "The embedded engine is leaving")
 	}
 	s.running[run] = struct{}{}
 	return nil

@@ -166,7 +166,7 @@ func statusOf(code int) int {
 		return http.StatusRequestTimeout
 	case 48, 1:
 		return http.StatusNotImplemented
-	case codeLeaving:
+	case CodeLeaving:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
