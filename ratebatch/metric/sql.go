@@ -1,0 +1,686 @@
+package metric
+
+import (
+	"embed"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+)
+
+// Dedup is how repeats of a tier's row are dropped.
+type Dedup int
+
+const (
+	// Final reads the table with FINAL: about the cost of reading it. The
+	// caller proves that no repeat is left with UsageOptions.Key, or where usage
+	// is coarser than rows the query does.
+	Final Dedup = iota
+	// Grouped groups by the row's key and takes the fullest, then newest row. It
+	// needs no property of the engine and costs ten times as much.
+	Grouped
+)
+
+// UsageOptions say which usage a query gives and in what form.
+type UsageOptions struct {
+	Period     time.Duration
+	Fields     []string // attributes to give as columns f_0, f_1 … of type LowCardinality(String); '' where absent
+	Attributes bool     // give the attributes column
+	Key        bool     // give usage_key = cityHash64(region, metric, resource, attributes)
+	Hash       bool     // give usage_hash = cityHash64(region, metric, resource, attributes, qty)
+	Dedup      Dedup    // an operator's table is always grouped by its key if it has a version
+	// Filter is a further condition over region, scope and begin, e.g.
+	// (scope, begin) IN (…). It is SQL of the program's own, never of a user.
+	Filter string
+	// TableName gives the quoted name of a tier's table, for a cluster; nil: the
+	// name as it is. Tables of the operator's are not passed through it.
+	TableName func(string) string
+}
+
+// UsageSQL gives the SELECT of this metric's usage for buckets in [{from},
+// {to}), two query parameters of type DateTime('UTC') on period boundaries:
+//
+//	region     LowCardinality(String)
+//	scope      LowCardinality(String)
+//	begin      DateTime('UTC')          the period's
+//	resource   String
+//	attributes Map(LowCardinality(String), String)   names sorted; absent ones are left out
+//	qty        Decimal(38,18)
+//	f_0, …     LowCardinality(String)   one per field
+//	usage_key, usage_hash UInt64        if wanted
+func (m *Metric) UsageSQL(o UsageOptions) (string, error) {
+	q, err := m.query(o)
+	if err != nil {
+		return "", err
+	}
+	if err := q.usage(); err != nil {
+		return "", err
+	}
+	return render("usage", q)
+}
+
+// FingerprintSQL gives what the usage amounts to per scope and period: scope,
+// begin, usage_rows, usage_keys, usage_fingerprint, usage_qty Decimal(76,18).
+// Where usage_keys differs from usage_rows a repeat was left: use Grouped.
+func (m *Metric) FingerprintSQL(o UsageOptions) (string, error) {
+	o.Attributes, o.Key, o.Hash, o.Fields = true, true, true, nil
+	q, err := m.query(o)
+	if err != nil {
+		return "", err
+	}
+	if err := q.usage(); err != nil {
+		return "", err
+	}
+	return render("fingerprint", q)
+}
+
+// DistinctOptions say which combinations DistinctSQL lists.
+type DistinctOptions struct {
+	UsageOptions
+	Class  string // expression over region and scope; empty: scope
+	Window string // expression over begin; empty: 0
+}
+
+// DistinctSQL gives the distinct combinations that occur: class, window_no,
+// f_0, f_1 …. It may list some that no usage row has, and misses none.
+func (m *Metric) DistinctSQL(o DistinctOptions) (string, error) {
+	o.Dedup = Final
+	q, err := m.query(o.UsageOptions)
+	if err != nil {
+		return "", err
+	}
+	q.Final, q.CapWindow, q.RowGuards = false, "", nil
+	q.Class, q.Window = o.Class, o.Window
+	if q.Class == "" {
+		q.Class = "scope"
+	}
+	if q.Window == "" {
+		q.Window = "toUInt8(0)"
+	}
+	q.fields(o.Fields)
+	q.place(nil)
+	return render("distinct", q)
+}
+
+// GapSQL gives how long each resource was observed per period, and the rest:
+// region, scope, begin, resource, covered and gap, both Decimal(18,3) seconds.
+// Only metrics of quantity time over rows that say what they cover have gaps.
+func (m *Metric) GapSQL(o UsageOptions) (string, error) {
+	if m.Quantity != Time || m.Covered == "" && m.Bucket == 0 {
+		return "", fmt.Errorf("metric %s: only quantity time knows what was not observed", m.Name)
+	}
+	q, err := m.query(o)
+	if err != nil {
+		return "", err
+	}
+	q.Resource = q.resource()
+	q.RowTime = q.column(m.Time)
+	q.Covered = q.covered()
+	q.place(nil)
+	return render("gap", q)
+}
+
+// Tables are the tables that usage of the given period length is read from.
+func (m *Metric) Tables(period time.Duration) []string {
+	table, _ := m.table(period)
+	return []string{table}
+}
+
+// table resolves a tier family by the period's length.
+func (m *Metric) table(period time.Duration) (string, time.Duration) {
+	if m.tier == nil || m.Bucket != 0 {
+		return m.Table, m.Bucket
+	}
+	if period%hourly == 0 {
+		return m.tier.name + "_hourly", hourly
+	}
+	return m.tier.name + "_5min", fiveMinutes
+}
+
+// query is what the templates are filled with.
+type query struct {
+	m      *Metric
+	o      UsageOptions
+	bucket time.Duration
+	used   []string // columns of the table, in the order of c_0, c_1 …
+	whole  bool     // one row is one usage row: no second GROUP BY
+
+	Table, TimeRange                  string
+	Final                             bool
+	Columns, Names                    []string // t.`x` AS c_0, and c_0
+	GroupKey                          []string // set: deduplicated by GROUP BY
+	KeyNames, KeyColumns              []string
+	OtherNames, OtherColumns, Version []string
+	Region, Scope, Begin              string
+	RowGuards                         []string
+	CapWindow, Cap, RowCovered        string
+	Filter                            string
+	GroupBy, Aggregates               []string
+	GroupGuard                        string
+	Metric, Resource, Attributes      string
+	ShowAttributes, Key, Hash         bool
+	Quantity                          string
+	Fields                            []string
+	Class, Window                     string
+	PeriodMillis, RowTime, Covered    string
+}
+
+func (m *Metric) query(o UsageOptions) (*query, error) {
+	if err := ratebatch.CheckPeriodLength(o.Period); err != nil {
+		return nil, fmt.Errorf("metric %s: %w", m.Name, err)
+	}
+	table, bucket := m.table(o.Period)
+	if bucket != 0 && o.Period%bucket != 0 {
+		return nil, fmt.Errorf("metric %s: a period of %s is no multiple of the %s of a row in %s", m.Name, o.Period, bucket, table)
+	}
+	q := &query{
+		m: m, o: o, bucket: bucket,
+		Table: quoteTable(table), Filter: o.Filter, Metric: quoteSQL(m.Name),
+		ShowAttributes: o.Attributes, Key: o.Key, Hash: o.Hash,
+		TimeRange:    fmt.Sprintf("t.%[1]s >= {from:DateTime('UTC')} AND t.%[1]s < {to:DateTime('UTC')}", quoteName(m.Time)),
+		PeriodMillis: fmt.Sprintf("toInt128(%d)", o.Period.Milliseconds()),
+	}
+	if m.tier != nil && o.TableName != nil {
+		q.Table = o.TableName(table)
+	}
+	q.Final = m.tier != nil && o.Dedup == Final
+	q.whole = bucket == o.Period && len(m.RowKey) > 0
+	for _, key := range m.RowKey {
+		q.whole = q.whole && q.tellsApart(key)
+	}
+	q.Region = "CAST('' AS LowCardinality(String))"
+	if m.RegionKey != "" {
+		q.Region = q.low(m.RegionKey)
+	}
+	q.Scope = fmt.Sprintf("transform(%s, [''], [%s])", q.low(m.ScopeKey), quoteSQL(Unattributed))
+	q.Begin = q.column(m.Time)
+	if m.tier == nil || bucket != o.Period {
+		q.Begin = fmt.Sprintf("toDateTime(intDiv(toUnixTimestamp(%s), %d) * %[2]d, 'UTC')", q.Begin, seconds64(o.Period))
+	}
+	if m.tier == nil && bucket != 0 {
+		q.guard(fmt.Sprintf("toUnixTimestamp(%s) %% %d != 0", q.column(m.Time), seconds64(bucket)),
+			fmt.Sprintf("a row of %s does not begin on a boundary of its bucket", table))
+	}
+	if m.Covered != "" && m.Integral == "" && (m.Quantity == Time || m.Quantity == Avg) {
+		q.guard(fmt.Sprintf("%s < 0", q.column(m.Covered)), fmt.Sprintf("a row of %s covers less than no time", table))
+	}
+	if m.Quantity == Time && m.Integral == "" && m.tier == nil {
+		q.capPerResource()
+	}
+	return q, nil
+}
+
+func seconds64(d time.Duration) int64 { return int64(d / time.Second) }
+
+// tellsApart says whether usage rows differ where this column does.
+func (q *query) tellsApart(column string) bool {
+	m := q.m
+	return column == m.RegionKey || column == m.ScopeKey || column == m.Time || slices.Contains(m.Resource, column) ||
+		slices.ContainsFunc(m.Attributes(), func(a Attribute) bool { return a.Column == column })
+}
+
+// guard fails the query where the condition holds for a row. It is part of
+// WHERE, where no optimizer may drop it.
+func (q *query) guard(condition, text string) {
+	q.RowGuards = append(q.RowGuards, q.m.fail(condition, text)+" = 0")
+}
+
+// column gives the name that a column of the table has inside the query.
+func (q *query) column(name string) string {
+	i := slices.Index(q.used, name)
+	if i < 0 {
+		i = len(q.used)
+		q.used = append(q.used, name)
+	}
+	return fmt.Sprintf("c_%d", i)
+}
+
+func (q *query) kind(name string) (column, bool) {
+	if q.m.tier == nil {
+		return column{}, false
+	}
+	c, ok := q.m.tier.columns[name]
+	return c, ok
+}
+
+// nilUUID is what the tiers hold where a network is not known.
+const nilUUID = "00000000-0000-0000-0000-000000000000"
+
+// text gives a column as String, or LowCardinality(String) where it is stored
+// so; ” where it has no value.
+func (q *query) text(name string) string {
+	c := q.column(name)
+	kind, ok := q.kind(name)
+	switch {
+	case !ok:
+		return fmt.Sprintf("CAST(ifNull(toString(%s), '') AS String)", c)
+	case kind.kind == lowText, kind.kind == text:
+		return c
+	case kind.kind == uuid:
+		return fmt.Sprintf("if(%s = toUUID('%s'), '', toString(%[1]s))", c, nilUUID)
+	}
+	return fmt.Sprintf("toString(%s)", c)
+}
+
+// low gives a column as LowCardinality(String).
+func (q *query) low(name string) string {
+	if kind, ok := q.kind(name); ok && kind.kind == lowText {
+		return q.column(name)
+	}
+	return fmt.Sprintf("toLowCardinality(%s)", q.text(name))
+}
+
+func (q *query) resource() string {
+	parts := make([]string, len(q.m.Resource))
+	for i, name := range q.m.Resource {
+		kind, ok := q.kind(name)
+		switch {
+		case ok && kind.kind == uuid:
+			parts[i] = fmt.Sprintf("toString(%s)", q.column(name))
+		default:
+			parts[i] = q.text(name)
+		}
+	}
+	if len(parts) == 1 {
+		return fmt.Sprintf("CAST(%s AS String)", parts[0])
+	}
+	return fmt.Sprintf("CAST(concat(%s) AS String)", strings.Join(parts, ", '/', "))
+}
+
+// attributes builds the map from constant names of type String and casts it:
+// names of type LowCardinality make map() ten times as slow.
+func (q *query) attributes() string {
+	const typ = "Map(LowCardinality(String), String)"
+	all := q.m.Attributes()
+	if len(all) == 0 {
+		return fmt.Sprintf("CAST(map() AS %s)", typ)
+	}
+	parts := make([]string, len(all))
+	for i, a := range all {
+		parts[i] = fmt.Sprintf("%s, %s", quoteSQL(a.Name), q.text(a.Column))
+	}
+	return fmt.Sprintf("CAST(mapFilter((k_, v_) -> v_ != '', map(%s)) AS %s)", strings.Join(parts, ", "), typ)
+}
+
+func (q *query) fields(names []string) {
+	all := q.m.Attributes()
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(a Attribute) bool { return a.Name == name })
+		if i < 0 {
+			q.Fields = append(q.Fields, "CAST('' AS LowCardinality(String))")
+			continue
+		}
+		q.Fields = append(q.Fields, q.low(all[i].Column))
+	}
+}
+
+// number gives a column as an integer in units of its scale, 0 for NULL.
+func (q *query) number(name string) raw {
+	c := q.column(name)
+	kind, ok := q.kind(name)
+	r := raw{in: int128, denominator: big.NewInt(1)}
+	switch {
+	case !ok:
+		// Of the operator's column only the type's name is known, and only when
+		// the query runs. Whatever is not exact as Decimal(76,18) is refused.
+		q.guard(fmt.Sprintf(`NOT match(toTypeName(%s), '^(LowCardinality\\()?(Nullable\\()?(U?Int(8|16|32|64)|Decimal\\([0-9]+, ([0-9]|1[0-8])\\))\\)*$')`, c),
+			fmt.Sprintf("column %s is neither an integer of at most 64 bits nor a decimal of at most 18 digits after the point", name))
+		r.sql = fmt.Sprintf("reinterpretAsInt256(ifNull(toDecimal256(%s, 18), toDecimal256(0, 18)))", c)
+		r.in, r.denominator, r.signed = int256, ten18, true
+		return r
+	case kind.kind == fixed:
+		r.denominator = new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(kind.scale)), nil)
+		r.sql = fmt.Sprintf("toInt128(reinterpretAsInt%d(%s))", 8*kind.width, c)
+		r.signed = true
+	case kind.nullable:
+		r.sql = fmt.Sprintf("toInt128(ifNull(%s, 0))", c)
+	default:
+		r.sql = fmt.Sprintf("toInt128(%s)", c)
+	}
+	r.bound = kind.bound()
+	r.sane = r.bound
+	return r
+}
+
+// known is a condition for rows that have a value, or empty where all have.
+func (q *query) known(name string) string {
+	if kind, ok := q.kind(name); ok && !kind.nullable {
+		return ""
+	}
+	return fmt.Sprintf("isNotNull(%s)", q.column(name))
+}
+
+// covered gives the milliseconds a row covers, at most its bucket, as Int128.
+func (q *query) covered() string {
+	switch {
+	case q.CapWindow != "":
+		return "s_"
+	case q.m.tier != nil:
+		return fmt.Sprintf("toInt128(least(reinterpretAsInt32(%s), toInt32(%d)))", q.column(q.m.Covered), q.bucket.Milliseconds())
+	}
+	return q.rowCovered()
+}
+
+// rowCovered is covered for a row of an operator's table, before the cap that
+// all rows of a resource share.
+func (q *query) rowCovered() string {
+	if q.m.Covered == "" {
+		return fmt.Sprintf("toInt128(%d)", q.bucket.Milliseconds())
+	}
+	c := q.column(q.m.Covered)
+	q.guard(fmt.Sprintf(`NOT match(toTypeName(%s), '^(LowCardinality\\()?(Nullable\\()?(U?Int(8|16|32|64)|Decimal\\([0-9]+, [0-3]\\))\\)*$')`, c),
+		fmt.Sprintf("column %s is neither an integer of at most 64 bits nor a decimal of at most 3 digits after the point", q.m.Covered))
+	return fmt.Sprintf("toInt128(least(reinterpretAsInt256(ifNull(toDecimal256(%s, 3), toDecimal256(0, 3))), toInt256(%d)))", c, q.span().Milliseconds())
+}
+
+// span is the time that a resource's rows of one slot can cover at most.
+func (q *query) span() time.Duration {
+	if q.bucket != 0 {
+		return q.bucket
+	}
+	return q.o.Period
+}
+
+// capPerResource bounds the time of all rows of one resource in one bucket, in
+// the order of their keys, so that it does not depend on how rows are stored.
+func (q *query) capPerResource() {
+	m := q.m
+	slot := "begin"
+	if q.bucket != 0 {
+		slot = q.column(m.Time)
+	}
+	partition := []string{"region", slot}
+	for _, name := range m.Resource {
+		partition = append(partition, q.column(name))
+	}
+	order := []string{q.column(m.Time)}
+	for _, name := range m.RowKey {
+		order = append(order, q.column(name))
+	}
+	order = append(order, "scope")
+	for _, a := range m.Attributes() {
+		order = append(order, q.column(a.Column))
+	}
+	for _, name := range m.Value {
+		order = append(order, q.column(name))
+	}
+	order = append(order, "s_")
+	q.RowCovered = q.rowCovered()
+	q.Cap = fmt.Sprintf("toInt128(%d)", q.span().Milliseconds())
+	q.CapWindow = fmt.Sprintf("PARTITION BY %s ORDER BY %s ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+		strings.Join(partition, ", "), strings.Join(order, ", "))
+}
+
+// usage completes the query for UsageSQL.
+func (q *query) usage() error {
+	q.Resource = q.resource()
+	q.fields(q.o.Fields)
+	if q.ShowAttributes || q.Key || q.Hash || !q.whole {
+		q.Attributes = q.attributes()
+	}
+	var group []string
+	if !q.whole {
+		group = append(group, "region", "scope", "begin")
+		for _, name := range q.m.Resource {
+			group = append(group, q.column(name))
+		}
+		for _, a := range q.m.Attributes() {
+			group = append(group, q.column(a.Column))
+		}
+		slices.Sort(group[3:])
+		group = slices.Compact(group)
+	}
+	quantity, err := q.m.quantity(q.raw())
+	if err != nil {
+		return err
+	}
+	q.Quantity = quantity
+	q.place(group)
+	return nil
+}
+
+// rowBits bounds the rows of one group for proofs: nobody has 2^40 of them.
+const rowBits = 40
+
+// raw gives the metric's raw value, of a row or of a group.
+func (q *query) raw() raw {
+	m := q.m
+	if m.Quantity == Presence {
+		return raw{sql: "toInt128(1)", in: int128, bound: one, sane: one, denominator: one}
+	}
+	if m.Quantity == Time {
+		return q.time()
+	}
+	r := q.number(m.Value[0])
+	for _, name := range m.Value[1:] {
+		other := q.number(name)
+		r.sql = fmt.Sprintf("%s + %s", r.sql, other.sql)
+		r.signed = r.signed || other.signed
+		if r.bound != nil {
+			r.bound = new(big.Int).Add(r.bound, other.bound)
+			r.sane = r.bound
+		}
+	}
+	if len(m.Value) > 1 {
+		r.sql = "(" + r.sql + ")"
+	}
+	if q.whole {
+		return r
+	}
+	cond := q.known(m.Value[0])
+	call := func(function, args string) string {
+		if cond == "" {
+			return fmt.Sprintf("%s(%s)", function, args)
+		}
+		return fmt.Sprintf("%sIf(%s, %s)", function, args, cond)
+	}
+	switch m.Quantity {
+	case Sum:
+		return q.sum(r)
+	case Max:
+		q.aggregate("n_", call("max", r.sql))
+	case Last:
+		order := []string{q.column(m.Time)}
+		for _, name := range m.RowKey {
+			order = append(order, q.column(name))
+		}
+		order = append(order, q.column(m.Value[0]))
+		q.aggregate("n_", call("argMax", fmt.Sprintf("%s, tuple(%s)", r.sql, strings.Join(order, ", "))))
+	case Avg:
+		return q.mean(r, cond)
+	}
+	r.sql = "n_"
+	return r
+}
+
+func (q *query) aggregate(name, sql string) {
+	q.Aggregates = append(q.Aggregates, fmt.Sprintf("%s AS %s", sql, name))
+}
+
+// sum adds up rows in a type that cannot overflow.
+func (q *query) sum(r raw) raw {
+	in := int256
+	if r.bound != nil {
+		r.bound = new(big.Int).Lsh(r.bound, rowBits)
+		if r.bound.Cmp(max128) < 0 {
+			in = int128
+		}
+		if r.bound.Cmp(max256) > 0 {
+			r.bound = nil
+		}
+	}
+	if r.sane != nil {
+		r.sane = new(big.Int).Lsh(r.sane, 16)
+	}
+	q.aggregate("n_", fmt.Sprintf("sum(%s)", in.cast(r.sql, r.in)))
+	r.sql, r.in = "n_", in
+	return r
+}
+
+// time gives Σ covered × gauge, in milliseconds, over the period.
+func (q *query) time() raw {
+	period := big.NewInt(q.o.Period.Milliseconds())
+	if q.m.Integral != "" {
+		r := q.number(q.m.Integral)
+		if q.m.tier != nil {
+			// No gauge reaches 2^60, and the tier caps each resource's seconds.
+			r.denominator = big.NewInt(1000)
+			r.sane = new(big.Int).Lsh(period, 60)
+		}
+		if !q.whole {
+			sane := r.sane
+			r = q.sum(r)
+			r.sane = sane
+		}
+		// value × seconds over the period's seconds
+		r.denominator = new(big.Int).Mul(r.denominator, big.NewInt(seconds64(q.o.Period)))
+		return r
+	}
+	r := raw{in: int128, denominator: one, bound: big.NewInt(q.span().Milliseconds())}
+	r.sql = q.covered()
+	r.sane = r.bound
+	if len(q.m.Value) > 0 {
+		v := q.number(q.m.Value[0])
+		r.sql = fmt.Sprintf("%s * %s", v.in.cast(r.sql, r.in), v.sql)
+		r.in, r.signed, r.denominator = v.in, v.signed, v.denominator
+		if v.bound != nil {
+			r.bound = new(big.Int).Mul(r.bound, v.bound)
+			r.sane = r.bound
+		} else {
+			r.bound, r.sane = nil, nil
+		}
+	}
+	r.sql = "(" + r.sql + ")"
+	r.denominator = new(big.Int).Mul(r.denominator, period)
+	if !q.whole {
+		r = q.sum(r)
+	}
+	return r
+}
+
+// mean gives Σ value × weight and Σ weight; without any weight, plain sums.
+func (q *query) mean(r raw, cond string) raw {
+	weight := "toInt256(1)"
+	if q.m.Covered != "" {
+		weight = fmt.Sprintf("toInt256(%s)", q.covered())
+	}
+	if cond == "" {
+		cond = "1"
+	}
+	v := int256.cast(r.sql, r.in)
+	q.aggregate("v_", fmt.Sprintf("sumIf(%s * %s, %s)", v, weight, cond))
+	q.aggregate("p_", fmt.Sprintf("sumIf(%s, %s)", v, cond))
+	q.aggregate("k_", fmt.Sprintf("sumIf(%s, %s)", weight, cond))
+	q.aggregate("m_", fmt.Sprintf("countIf(%s)", cond))
+	sane := new(big.Int).Lsh(one, 130)
+	return raw{
+		sql: "if(k_ > 0, v_, p_)", in: int256, sane: sane, signed: r.signed,
+		denominator: r.denominator, weight: "if(k_ > 0, k_, toInt256(greatest(m_, 1)))",
+	}
+}
+
+// place fixes the columns that are read and what is grouped by.
+func (q *query) place(group []string) {
+	m := q.m
+	q.GroupBy = group
+	grouped := len(m.Version) > 0 && (m.tier == nil || q.o.Dedup == Grouped)
+	if group != nil && !grouped && len(m.RowKey) > 0 {
+		var rest []string
+		for _, name := range append([]string{m.Time}, m.RowKey...) {
+			if c := q.column(name); !slices.Contains(group, c) && name != m.RegionKey && name != m.ScopeKey {
+				rest = append(rest, c)
+			}
+		}
+		distinct := "1"
+		if len(rest) > 0 {
+			distinct = fmt.Sprintf("uniqExact(%s)", strings.Join(rest, ", "))
+		}
+		q.GroupGuard = m.fail("count() != "+distinct, "two rows with one key: deduplication by FINAL is not enough here") + " = 0"
+	}
+	if grouped {
+		key := append([]string{m.Time}, m.RowKey...)
+		for _, name := range key {
+			q.column(name)
+			q.GroupKey = append(q.GroupKey, "t."+quoteName(name))
+		}
+		for _, name := range m.Version {
+			q.Version = append(q.Version, "t."+quoteName(name))
+		}
+		for i, name := range q.used {
+			c, t := fmt.Sprintf("c_%d", i), "t."+quoteName(name)
+			if slices.Contains(key, name) {
+				q.KeyNames = append(q.KeyNames, c)
+				q.KeyColumns = append(q.KeyColumns, t+" AS "+c)
+			} else {
+				q.OtherNames = append(q.OtherNames, c)
+				q.OtherColumns = append(q.OtherColumns, t)
+			}
+		}
+	}
+	for i, name := range q.used {
+		c := fmt.Sprintf("c_%d", i)
+		q.Names = append(q.Names, c)
+		q.Columns = append(q.Columns, fmt.Sprintf("t.%s AS %s", quoteName(name), c))
+	}
+}
+
+// quoteName quotes an identifier that the allow-list has passed.
+func quoteName(name string) string { return "`" + name + "`" }
+
+func quoteTable(table string) string {
+	parts := strings.Split(table, ".")
+	for i, p := range parts {
+		parts[i] = quoteName(p)
+	}
+	return strings.Join(parts, ".")
+}
+
+//go:embed queries/*.sql
+var queries embed.FS
+
+var templates = parseTemplates()
+
+// parseTemplates reads the queries. Their headers are for readers of the files
+// and are not sent to the server.
+func parseTemplates() *template.Template {
+	t := template.New("").Funcs(template.FuncMap{
+		"join": func(list []string, sep ...string) string {
+			if len(sep) > 0 {
+				return strings.Join(list, sep[0])
+			}
+			return strings.Join(list, ", ")
+		},
+		"inc": func(i int) int { return i + 1 },
+	})
+	for _, name := range []string{"collected", "usage", "fingerprint", "distinct", "gap"} {
+		data, err := queries.ReadFile("queries/" + name + ".sql")
+		if err != nil {
+			panic(err) // the file is embedded
+		}
+		var body strings.Builder
+		for line := range strings.Lines(string(data)) {
+			if !strings.HasPrefix(line, "--") {
+				body.WriteString(line)
+			}
+		}
+		text := strings.TrimSpace(body.String())
+		if name == "collected" {
+			template.Must(t.New("parts").Parse(text))
+		} else {
+			template.Must(t.New(name).Parse(text))
+		}
+	}
+	return t
+}
+
+func render(name string, q *query) (string, error) {
+	var b strings.Builder
+	if err := templates.ExecuteTemplate(&b, name, q); err != nil {
+		return "", fmt.Errorf("metric %s: query %s: %w", q.m.Name, name, err)
+	}
+	return b.String(), nil
+}
