@@ -1,7 +1,9 @@
 package endpoint
 
 import (
+	"encoding/json"
 	"net/http"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -90,3 +92,20 @@ func (s *Server) WaitUnused(stop <-chan struct{}, first, grace time.Duration) {
 
 // Dismiss tells the clients that the engine leaves.
 func (s *Server) Dismiss() { close(s.clients.gone) }
+
+func (s *Server) status(w http.ResponseWriter, r *http.Request) {
+	if err := s.authenticate(r); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	s.clients.mu.Lock()
+	held := s.clients.count
+	s.clients.mu.Unlock()
+	s.mu.Lock()
+	statements, sessions := len(s.running), len(s.sessions)
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"version": s.version, "clients": held, "statements": statements, "sessions": sessions, "goroutines": runtime.NumGoroutine(),
+	})
+}

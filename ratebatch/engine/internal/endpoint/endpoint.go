@@ -44,6 +44,10 @@ const accessParameter = "ratebatch_access"
 // least one such request is open.
 const HoldPath = "/ratebatch/hold"
 
+// StatusPath answers what the endpoint holds, for tests and for a person who
+// wonders.
+const StatusPath = "/ratebatch/status"
+
 // Options of a Server.
 type Options struct {
 	Args     []string // the engine's arguments, --path first
@@ -148,6 +152,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case HoldPath:
 		s.hold(w, r)
+		return
+	case StatusPath:
+		s.status(w, r)
 		return
 	case "/", "":
 	default:
