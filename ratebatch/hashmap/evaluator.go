@@ -22,6 +22,7 @@ package hashmap
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ import (
 
 	"github.com/shopspring/decimal"
 
+	"github.com/ratebatch/ratebatch/ratebatch/expr"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
 )
 
@@ -67,13 +69,20 @@ func FromPlan(p *plan.Plan) Rules {
 // Evaluator prices points by one plan. It is safe for concurrent use.
 type Evaluator struct {
 	services   map[string]*service
+	rest       *service // of metrics that the plan does not name
+	modulesFor func(scope string) []plan.ModuleName
+	units      map[string]string
 	boundaries []time.Time
 	seconds    []int64 // the boundaries, for the search
 }
 
 // CompileRules makes an evaluator of hashmap rules alone.
 func CompileRules(r Rules) *Evaluator {
-	e := &Evaluator{services: map[string]*service{}}
+	e := &Evaluator{
+		services:   map[string]*service{},
+		rest:       newService(""),
+		modulesFor: func(string) []plan.ModuleName { return []plan.ModuleName{plan.Hashmap} },
+	}
 	for _, name := range r.Services {
 		e.service(name)
 	}
@@ -107,11 +116,35 @@ func CompileRules(r Rules) *Evaluator {
 func (e *Evaluator) service(name string) *service {
 	s := e.services[name]
 	if s == nil {
-		s = &service{name: name, scopes: map[string]bool{}, cache: map[string]*prepared{}}
-		s.init()
+		s = newService(name)
 		e.services[name] = s
 	}
 	return s
+}
+
+func newService(name string) *service {
+	s := &service{name: name, scopes: map[string]bool{}, cache: map[string]*prepared{}}
+	s.init()
+	return s
+}
+
+// lookup gives the rules of a metric, whether the plan names it or not.
+func (e *Evaluator) lookup(metric string) *service {
+	if s := e.services[metric]; s != nil {
+		return s
+	}
+	return e.rest
+}
+
+func (e *Evaluator) all() iter.Seq2[string, *service] {
+	return func(yield func(string, *service) bool) {
+		for name, s := range e.services {
+			if !yield(name, s) {
+				return
+			}
+		}
+		yield("", e.rest)
+	}
 }
 
 func (e *Evaluator) boundary(t time.Time) {
@@ -132,11 +165,8 @@ func (e *Evaluator) sortBoundaries() {
 // Fields lists the attributes that matter for the metric's price, sorted. Two
 // usage rows of one scope and window that agree in them have the same steps.
 func (e *Evaluator) Fields(metric string) []string {
-	s := e.services[metric]
-	if s == nil {
-		return nil
-	}
-	names := make([]string, 0, len(s.fields))
+	s := e.lookup(metric)
+	names := slices.Clone(s.extra)
 	for _, f := range s.fields {
 		names = append(names, f.name)
 	}
@@ -147,10 +177,7 @@ func (e *Evaluator) Fields(metric string) []string {
 // ScopesWithRules lists the scopes that have rules of their own for the
 // metric, sorted. All others fold alike.
 func (e *Evaluator) ScopesWithRules(metric string) []string {
-	s := e.services[metric]
-	if s == nil {
-		return nil
-	}
+	s := e.lookup(metric)
 	out := make([]string, 0, len(s.scopes))
 	for scope := range s.scopes {
 		out = append(out, scope)
@@ -188,7 +215,14 @@ type service struct {
 	parent
 	name   string
 	fields []*field
-	scopes map[string]bool
+	scopes map[string]bool // that have rules of their own
+
+	// What expressions add; see Compile.
+	formulas   []*formula
+	skip       *expr.Expr
+	extra      []string // attributes they look at
+	usesMetric bool
+	usesUnit   bool
 
 	mu    sync.RWMutex
 	cache map[string]*prepared // see Price

@@ -8,6 +8,7 @@ import (
 
 	"github.com/shopspring/decimal"
 
+	"github.com/ratebatch/ratebatch/ratebatch/expr"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
 )
 
@@ -30,21 +31,21 @@ type Considered struct {
 // after the other, as CloudKitty does, and notes what each did. The answer is
 // that of Price.
 func (e *Evaluator) Explain(p *Point) Trace {
-	s := e.services[p.Metric]
-	if s == nil {
-		return Trace{
-			Result:     Result{Price: Round(p.PriceIn), Bucket: Unpriced},
-			Arithmetic: []string{fmt.Sprintf("the plan has no service %s: price %s", p.Metric, p.PriceIn)},
-		}
-	}
 	x := &explainer{p: p, notes: map[*rule]Considered{}}
-	return x.run(s)
+	say := func(format string, args ...any) { x.lines = append(x.lines, fmt.Sprintf(format, args...)) }
+	s := e.lookup(p.Metric)
+	if s == e.rest {
+		say("the plan has no service %s", p.Metric)
+	}
+	result := e.evaluate(s, p, func(*Point) hashmapPart { return x.run(s) }, say)
+	return x.trace(result)
 }
 
 type explainer struct {
 	p      *Point
 	groups []*account
 	notes  map[*rule]Considered
+	lines  []string
 }
 
 // account is a group while its rules are applied.
@@ -74,7 +75,7 @@ func (x *explainer) account(r *rule) *account {
 	return a
 }
 
-func (x *explainer) run(s *service) Trace {
+func (x *explainer) run(s *service) hashmapPart {
 	for _, m := range x.inForce(s.rules(plan.MappingKind)) {
 		x.mapping(m)
 	}
@@ -106,11 +107,11 @@ func (x *explainer) run(s *service) Trace {
 		if len(thresholds) == 0 {
 			continue
 		}
-		n, ok := fieldNumber(value)
+		n, _, ok := expr.AttributeNumber(value)
 		if !ok {
 			reason := notANumber(f.name, value)
 			x.note(thresholds[0], false, "%s", reason)
-			return x.trace(Result{Bucket: Rejected, Reason: reason}, []string{"rejected: " + reason})
+			return hashmapPart{reject: reason}
 		}
 		for _, th := range thresholds {
 			x.threshold(th, n, f.name)
@@ -223,17 +224,14 @@ func (x *explainer) threshold(th *rule, n decimal.Decimal, what string) {
 	x.note(th, true, "%s is %s, at or above level %s", what, n, th.Level)
 }
 
-func (x *explainer) total() Trace {
-	price := x.p.PriceIn
-	var lines []string
-	if !price.IsZero() {
-		lines = append(lines, "price before rating: "+price.String())
-	}
+// total adds the groups up.
+func (x *explainer) total() hashmapPart {
+	var out hashmapPart
 	var used []*rule
 	for _, a := range x.groups {
-		r, text := a.price(x.p.Qty)
-		price = price.Add(r)
-		lines = append(lines, text)
+		price, text := a.price(x.p.Qty)
+		out.price = out.price.Add(price)
+		x.lines = append(x.lines, text)
 		used = append(used, a.rateRules...)
 		if a.flatRule != nil {
 			used = append(used, a.flatRule)
@@ -242,19 +240,8 @@ func (x *explainer) total() Trace {
 			used = append(used, a.threshold)
 		}
 	}
-	result := Result{Price: Round(price), Rule: ruleNames(used), step: &Step{B: price}}
-	switch {
-	case len(used) == 0:
-		result.Bucket = Unpriced
-		lines = append(lines, "no rule matched: price "+price.String())
-	default:
-		lines = append(lines, fmt.Sprintf("sum %s, rounded half-even to %d decimals: %s", price, PriceScale, result.Price))
-	}
-	if outOfRange(result.Price) {
-		result = Result{Bucket: Rejected, Reason: OutOfRange, Rule: result.Rule, step: result.step}
-		lines = append(lines, "rejected: "+OutOfRange)
-	}
-	return x.trace(result, lines)
+	out.rule, out.unpriced = ruleNames(used), len(used) == 0
+	return out
 }
 
 // price is the group's part of the price, and its calculation as text.
@@ -291,8 +278,8 @@ func (a *account) price(qty decimal.Decimal) (decimal.Decimal, string) {
 	return r, text
 }
 
-func (x *explainer) trace(r Result, arithmetic []string) Trace {
-	t := Trace{Result: r, Arithmetic: arithmetic}
+func (x *explainer) trace(r Result) Trace {
+	t := Trace{Result: r, Arithmetic: x.lines}
 	rules := make([]*rule, 0, len(x.notes))
 	for r := range x.notes {
 		rules = append(rules, r)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/shopspring/decimal"
 
+	"github.com/ratebatch/ratebatch/ratebatch/expr"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
 )
 
@@ -16,14 +17,17 @@ type Step struct {
 	A, B     decimal.Decimal
 	Rule     string // ids of the rules that made the price, in the plan's order: "m3+t1"
 	Unpriced bool   // no rule matched; A and B are 0
+	Skip     bool   // the plan's skip condition holds: bucket skipped, no price
+	Reject   string // an expression has no answer here: bucket rejected, with this reason
 }
 
 // Folded is the price of every quantity for one metric, scope, combination of
 // attribute values and validity window. The steps are in rising order and the
 // first has no From, so every quantity has exactly one.
 type Folded struct {
-	Steps  []Step
-	Reject string // why every quantity is rejected; there are no steps then
+	Steps    []Step
+	Reject   string // why every quantity is rejected; there are no steps then
+	PerPoint string // why Price has to be asked for each point; there are no steps then
 }
 
 // At gives the step that a quantity falls into.
@@ -43,15 +47,25 @@ func (f *Folded) At(qty decimal.Decimal) *Step {
 // means that the usage does not have the attribute, which differs from an
 // empty value. Attributes that no rule looks at make no difference.
 func (e *Evaluator) Fold(metric, scope string, values map[string]string, t time.Time) Folded {
-	s := e.services[metric]
-	if s == nil {
-		return Folded{Steps: []Step{{Unpriced: true}}}
+	s := e.lookup(metric)
+	hashmap := func() Folded {
+		return s.fold(scope, t, func(f *field) (string, bool) {
+			v, ok := values[f.name]
+			return v, ok
+		})
 	}
-	return s.fold(scope, t, func(f *field) (string, bool) {
-		v, ok := values[f.name]
-		return v, ok
-	})
+	env := &expr.Env{Metric: metric, Unit: e.units[metric], Scope: scope, Attributes: values, Begin: t}
+	return e.foldWith(s, env, hashmap)
 }
+
+func (e *Evaluator) foldWith(s *service, env *expr.Env, hashmap func() Folded) Folded {
+	if modules := e.modulesFor(env.Scope); !s.hasExpressions() && len(modules) > 0 && slices.Contains(modules, plan.Hashmap) {
+		return hashmap()
+	}
+	return e.pipeline(s, env, hashmap)
+}
+
+func (s *service) hasExpressions() bool { return len(s.formulas) > 0 || s.skip != nil }
 
 // tally is what the rules of one group come to before the quantity is known.
 type tally struct {
@@ -100,7 +114,7 @@ func (s *service) fold(scope string, t time.Time, value func(*field) (string, bo
 		if len(thresholds) == 0 {
 			continue
 		}
-		n, ok := fieldNumber(v)
+		n, _, ok := expr.AttributeNumber(v)
 		if !ok {
 			return Folded{Reject: notANumber(f.name, v)}
 		}

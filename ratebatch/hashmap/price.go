@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/big"
 	"math/bits"
+	"sync"
 	"time"
 
 	"github.com/shopspring/decimal"
@@ -56,40 +57,41 @@ const OutOfRange = "price out of range: 1e20 or more"
 // once per combination and kept, so that many points cost one multiplication
 // each.
 func (e *Evaluator) Price(p *Point) Result {
-	s := e.services[p.Metric]
-	if s == nil {
-		return nothing.price(p)
+	s := e.lookup(p.Metric)
+	found := e.prepared(s, p, e.window(p.Begin))
+	if s.hasExpressions() && (found.folded.PerPoint != "" || !p.PriceIn.IsZero() || p.Qty.Exponent() < -PriceScale) {
+		// Folded expressions are cut at raw quantities of scale 18 and begin
+		// with a price of 0.
+		return e.evaluate(s, p, found.hashmap, func(string, ...any) {})
 	}
-	return s.prepared(p, e.window(p.Begin)).price(p)
+	return found.price(p)
 }
-
-var nothing = prepare(Folded{Steps: []Step{{Unpriced: true}}})
 
 // maxCached bounds the combinations that a metric keeps. Beyond it all are
 // forgotten and collected anew, which costs time and no memory.
 const maxCached = 1 << 16
 
-func (s *service) prepared(p *Point, window int) *prepared {
+func (e *Evaluator) prepared(s *service, p *Point, window int) *prepared {
 	var buffer [256]byte
 	key := binary.AppendUvarint(buffer[:0], uint64(window))
-	if s.scopes[p.Scope] {
-		key = binary.AppendUvarint(key, uint64(len(p.Scope))+1)
-		key = append(key, p.Scope...)
-	} else {
-		key = append(key, 0)
-	}
+	key = appendText(key, p.Scope, s.scopes[p.Scope])
 	for _, f := range s.fields {
 		value, ok := p.Attributes[f.name]
 		if len(f.thresholds) == 0 { // only values that some mapping names make a difference
 			key = binary.AppendUvarint(key, uint64(f.values[value]))
 			continue
 		}
-		if !ok {
-			key = append(key, 0)
-			continue
-		}
-		key = binary.AppendUvarint(key, uint64(len(value))+1)
-		key = append(key, value...)
+		key = appendText(key, value, ok)
+	}
+	for _, name := range s.extra {
+		value, ok := p.Attributes[name]
+		key = appendText(key, value, ok)
+	}
+	if s.usesMetric {
+		key = appendText(key, p.Metric, true)
+	}
+	if s.usesUnit {
+		key = appendText(key, p.Unit, true)
 	}
 	s.mu.RLock()
 	found := s.cache[string(key)]
@@ -97,10 +99,17 @@ func (s *service) prepared(p *Point, window int) *prepared {
 	if found != nil {
 		return found
 	}
-	found = prepare(s.fold(p.Scope, p.Begin, func(f *field) (string, bool) {
-		v, ok := p.Attributes[f.name]
-		return v, ok
-	}))
+	hashmap := sync.OnceValue(func() Folded {
+		return s.fold(p.Scope, p.Begin, func(f *field) (string, bool) {
+			v, ok := p.Attributes[f.name]
+			return v, ok
+		})
+	})
+	found = prepare(e.foldWith(s, p.env(), hashmap))
+	if s.hasExpressions() {
+		h := hashmap()
+		found.hashmap = func(p *Point) hashmapPart { return h.part(p.Qty) }
+	}
 	s.mu.Lock()
 	if len(s.cache) >= maxCached {
 		clear(s.cache)
@@ -110,10 +119,19 @@ func (s *service) prepared(p *Point, window int) *prepared {
 	return found
 }
 
+func appendText(key []byte, text string, present bool) []byte {
+	if !present {
+		return append(key, 0)
+	}
+	key = binary.AppendUvarint(key, uint64(len(text))+1)
+	return append(key, text...)
+}
+
 // prepared is a Folded with its numbers laid out for fast arithmetic.
 type prepared struct {
-	folded Folded
-	fast   []fastStep
+	folded  Folded
+	fast    []fastStep
+	hashmap func(*Point) hashmapPart // for expressions that are evaluated point by point
 }
 
 // fastStep holds a step's numbers as machine integers where they fit.
@@ -197,7 +215,12 @@ func exact(s *Step, pt *Point) decimal.Decimal {
 
 func (p *prepared) result(s *Step, pt *Point, price decimal.Decimal) Result {
 	r := Result{Price: price, Rule: s.Rule, step: s, qty: pt.Qty, in: pt.PriceIn}
-	if s.Unpriced {
+	switch {
+	case s.Reject != "":
+		return Result{Bucket: Rejected, Reason: s.Reject}
+	case s.Skip:
+		return Result{Bucket: Skipped}
+	case s.Unpriced:
 		r.Bucket = Unpriced
 	}
 	if outOfRange(price) {

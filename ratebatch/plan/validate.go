@@ -1,11 +1,14 @@
 package plan
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch/expr"
 )
 
 // maxPrice is the first price that does not fit the Decimal(38,18) of a rated
@@ -203,7 +206,8 @@ func (p *Plan) checkFieldThresholds(r *report) {
 }
 
 func numeric(value string) bool {
-	return numberPattern.MatchString(strings.TrimSpace(value))
+	_, _, ok := expr.AttributeNumber(value)
+	return ok
 }
 
 // checkPrices finds groups whose price is out of range for a single unit
@@ -264,4 +268,76 @@ func (p *Plan) checkModules(r *report) {
 	}
 }
 
-func (p *Plan) checkExpressions(*report, []string) {}
+func (p *Plan) checkExpressions(r *report, metrics []string) {
+	r.skip("skip", p.skipAt, p.Skip)
+	for i := range p.Services {
+		s := &p.Services[i]
+		r.skip("service "+s.Name+", skip", s.skipAt, s.Skip)
+	}
+	for i := range p.Expressions {
+		e := &p.Expressions[i]
+		what := "expression " + e.ID
+		checkValidity(r, e.at, what, e.Start, e.End)
+		if metrics != nil && e.Metric != "" && !slices.Contains(metrics, e.Metric) {
+			r.mistake(e.at, "%s: no such metric as %s: known are %s", what, e.Metric, listSome(metrics))
+		}
+		if e.When != "" {
+			_, err := expr.Condition(e.When)
+			r.expression(what+", when", e.whenAt, err)
+		}
+		if e.Price != "" {
+			_, err := expr.Number(e.Price)
+			r.expression(what+", price", e.priceAt, err)
+		}
+	}
+}
+
+func (r *report) skip(what string, at Position, text string) {
+	if text == "" {
+		return
+	}
+	_, err := expr.Condition(text)
+	r.expression(what, at, err)
+}
+
+// expression reports a mistake in an expression at its place in the file,
+// where the expression is on one line.
+func (r *report) expression(what string, at Position, err error) {
+	var mistake *expr.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &mistake):
+		if mistake.Line == 1 && at.Line > 0 {
+			at.Column += mistake.Column - 1
+		}
+		r.mistake(at, "%s: %s (character %d of line %d of the expression)", what, mistake.Text, mistake.Column, mistake.Line)
+	default:
+		r.mistake(at, "%s: %s", what, err)
+	}
+}
+
+// PerPoint names the expressions of the plan that do not fold, and why: usage
+// they apply to is priced line by line, outside SQL.
+func (p *Plan) PerPoint() []string {
+	var out []string
+	add := func(what, text string, parse func(string) (*expr.Expr, error)) {
+		if text == "" {
+			return
+		}
+		if e, err := parse(text); err == nil {
+			if ok, why := e.Folds(); !ok {
+				out = append(out, what+": "+why)
+			}
+		}
+	}
+	add("skip", p.Skip, expr.Condition)
+	for i := range p.Services {
+		add("service "+p.Services[i].Name+", skip", p.Services[i].Skip, expr.Condition)
+	}
+	for i := range p.Expressions {
+		e := &p.Expressions[i]
+		add("expression "+e.ID+", when", e.When, expr.Condition)
+		add("expression "+e.ID+", price", e.Price, expr.Number)
+	}
+	return out
+}

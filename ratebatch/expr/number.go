@@ -1,4 +1,4 @@
-package hashmap
+package expr
 
 import (
 	"math/big"
@@ -9,23 +9,24 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-var fieldNumberPattern = regexp.MustCompile(`^([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?$`)
+var attributePattern = regexp.MustCompile(`^([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?$`)
 
-// fieldNumber reads an attribute's value as a number to compare with levels:
-// sign, digits, point, exponent, surrounding blanks. CloudKitty also takes
-// 1_000, digits of other scripts and Infinity; those are refused here.
+// AttributeNumber reads an attribute's value as a number: sign, digits, point,
+// exponent, surrounding blanks. CloudKitty also takes 1_000, digits of other
+// scripts and Infinity; those are no numbers here.
 //
-// Levels lie between 1e-18 and 1e20. Numbers far outside are moved to a number
-// that compares alike, so that 1e999999999 costs no memory.
-func fieldNumber(text string) (decimal.Decimal, bool) {
+// A number beyond 1e60, below 1e-60 or of more than 120 digits is moved to one
+// that compares alike with every level of a plan, so that 1e999999999 costs no
+// memory. It is not exact then, and good for comparisons only.
+func AttributeNumber(text string) (d decimal.Decimal, exact, ok bool) {
 	text = strings.TrimFunc(text, blank)
-	m := fieldNumberPattern.FindStringSubmatch(text)
+	m := attributePattern.FindStringSubmatch(text)
 	if m == nil || m[2] == "" && m[3] == "" {
-		return decimal.Decimal{}, false
+		return decimal.Decimal{}, false, false
 	}
 	digits := strings.TrimLeft(m[2]+m[3], "0")
 	if digits == "" {
-		return decimal.Decimal{}, true
+		return decimal.Decimal{}, true, true
 	}
 	exp := -int64(len(m[3]))
 	if m[4] != "" {
@@ -39,14 +40,14 @@ func fieldNumber(text string) (decimal.Decimal, bool) {
 		exp += max(-(1 << 41), min(e, 1<<41))
 	}
 	const far = 60
-	var d decimal.Decimal
 	switch magnitude := int64(len(digits)) + exp; {
 	case magnitude > far:
 		d = decimal.New(1, far)
 	case magnitude < -far:
 		d = decimal.New(1, -far)
 	default:
-		if len(digits) > 2*far { // all these digits but the first decide nothing, bar that they are not zero
+		exact = len(digits) <= 2*far
+		if !exact { // all these digits but the first decide nothing, bar that they are not zero
 			exp += int64(len(digits) - 2*far)
 			rest := digits[2*far:]
 			digits = digits[:2*far]
@@ -61,7 +62,7 @@ func fieldNumber(text string) (decimal.Decimal, bool) {
 	if m[1] == "-" {
 		d = d.Neg()
 	}
-	return d, true
+	return d, exact, true
 }
 
 // blank is what Python's strip takes away, which CloudKitty applies.
