@@ -33,6 +33,9 @@ import (
 // in a format that the engine can only write whole.
 const MaxBufferedResult = 32 << 20
 
+// insertBlock is how many bytes of pushed rows the engine collects for a part.
+const insertBlock = 64 << 20
+
 // maxStatements run at once; more wait for their turn.
 const maxStatements = 64
 
@@ -296,6 +299,11 @@ func (s *Server) configure(conn *chdb.Conn, r *http.Request, q map[string][]stri
 	set := "SET async_insert = 0, implicit_select = 0"
 	if req.reads() && !streams(outputFormat(r, req)) {
 		set += ", max_result_bytes = " + strconv.Itoa(MaxBufferedResult) + ", result_overflow_mode = 'throw'"
+	}
+	if req.data != nil {
+		// A million rows at once, the default, is memory that a machine with a
+		// small engine beside its other work does not have to spare.
+		set += ", min_insert_block_size_bytes = " + strconv.Itoa(insertBlock)
 	}
 	if req.literalOK {
 		set += ", input_format_values_interpret_expressions = 0"
