@@ -42,13 +42,17 @@ var tierKinds = []tierKind{
 	},
 }
 
-// maxChunk is how many samples one statement of a rollup aggregates at most,
-// unless more of them lie in a single hour: what bounds its memory.
-const maxChunk = 4_000_000
+const (
+	// maxChunk is how many samples one statement of a rollup aggregates at most,
+	// unless more of them lie in a single hour: what bounds its memory.
+	maxChunk = 2_000_000
+	// maxChunkDays bounds the partitions that one insert opens; servers allow 100.
+	maxChunkDays = 60
+)
 
 // RollupOptions say what a rollup recomputes.
 type RollupOptions struct {
-	From, To time.Time           // buckets that begin in [From, To), widened to whole hours; a zero To: now
+	From, To time.Time            // buckets that begin in [From, To), widened to whole hours; a zero To: now
 	Progress func(RollupProgress) // after each chunk; may be nil
 }
 
@@ -134,8 +138,7 @@ func (s *Store) RollupWith(ctx context.Context, o RollupOptions) (RollupResult, 
 	return result, nil
 }
 
-// rollupChunks cuts the window into days that samples cover, and busy days
-// into equal numbers of hours.
+// rollupChunks cuts the days that samples cover into statements.
 func (s *Store) rollupChunks(ctx context.Context, kind *tierKind, now time.Time, result *RollupResult) ([]rollupChunk, error) {
 	from := result.From
 	retention, err := s.TierRetention(ctx, kind.samples)
@@ -154,11 +157,6 @@ func (s *Store) rollupChunks(ctx context.Context, kind *tierKind, now time.Time,
 	if !from.Before(result.To) {
 		return nil, nil
 	}
-	type dayCount struct {
-		day     time.Time
-		samples uint64
-		reach   uint32
-	}
 	days, err := Collect(ctx, s, "rollup_days", Params{"samples": kind.samples, "from": from, "to": result.To}, func(rows driver.Rows) (dayCount, error) {
 		var d dayCount
 		return d, rows.Scan(&d.day, &d.samples, &d.reach)
@@ -173,23 +171,62 @@ func (s *Store) rollupChunks(ctx context.Context, kind *tierKind, now time.Time,
 	var chunks []rollupChunk
 	for tier, width := range tierWidths {
 		closed := result.To.Truncate(time.Duration(width) * time.Second)
-		for _, d := range days {
-			step := chunkLength(d.samples)
-			for begin := d.day; begin.Before(d.day.Add(day)); begin = begin.Add(step) {
-				c := rollupChunk{kind, tier, begin, begin.Add(step), reach}
-				if c.begin.Before(from) {
-					c.begin = from
-				}
-				if c.end.After(closed) {
-					c.end = closed
-				}
-				if c.begin.Before(c.end) {
-					chunks = append(chunks, c)
-				}
+		for _, span := range cutDays(days) {
+			c := rollupChunk{kind, tier, span.Begin, span.End, reach}
+			if c.begin.Before(from) {
+				c.begin = from
+			}
+			if c.end.After(closed) {
+				c.end = closed
+			}
+			if c.begin.Before(c.end) {
+				chunks = append(chunks, c)
 			}
 		}
 	}
 	return chunks, nil
+}
+
+// dayCount says how many samples end in a day, and how long the longest of
+// those that cover a part of it lasts, in seconds.
+type dayCount struct {
+	day     time.Time
+	samples uint64
+	reach   uint32
+}
+
+// cutDays joins quiet days and cuts busy ones into equal numbers of hours, so
+// that a chunk holds about maxChunk samples and at most maxChunkDays partitions.
+func cutDays(days []dayCount) []ratebatch.Period {
+	var chunks []ratebatch.Period
+	var open ratebatch.Period
+	var samples uint64
+	flush := func() {
+		if !open.Begin.IsZero() {
+			chunks = append(chunks, open)
+		}
+		open, samples = ratebatch.Period{}, 0
+	}
+	for _, d := range days {
+		end := d.day.Add(day)
+		if d.samples > maxChunk {
+			flush()
+			step := chunkLength(d.samples)
+			for begin := d.day; begin.Before(end); begin = begin.Add(step) {
+				chunks = append(chunks, ratebatch.Period{Begin: begin, End: begin.Add(step)})
+			}
+			continue
+		}
+		if !open.Begin.IsZero() && (samples+d.samples > maxChunk || end.Sub(open.Begin) > maxChunkDays*day) {
+			flush()
+		}
+		if open.Begin.IsZero() {
+			open.Begin = d.day
+		}
+		open.End, samples = end, samples+d.samples
+	}
+	flush()
+	return chunks
 }
 
 // chunkLength gives the longest divisor of a day, in whole hours, whose share
