@@ -144,7 +144,7 @@ func (e *Evaluator) pipeline(s *service, env *expr.Env, hashmap func() Folded) F
 		case plan.Hashmap:
 			f := hashmap()
 			if f.Reject != "" {
-				return f
+				return asSteps(rejectAll(todo, f.Reject))
 			}
 			todo, err = addSteps(todo, f.Steps)
 		case plan.Expressions:
@@ -162,6 +162,16 @@ func (e *Evaluator) pipeline(s *service, env *expr.Env, hashmap func() Folded) F
 		}
 	}
 	return asSteps(todo)
+}
+
+// rejectAll rejects what no earlier module has rejected.
+func rejectAll(in []stretch, reason string) []stretch {
+	for i := range in {
+		if in[i].reject == "" {
+			in[i].reject = reason
+		}
+	}
+	return in
 }
 
 // addSteps cuts stretches at the levels of steps and adds the steps' prices.
