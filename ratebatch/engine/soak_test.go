@@ -390,4 +390,3 @@ func nativeBlock(t *testing.T, rows int) []byte {
 	}
 	return b.Buf
 }
-

@@ -74,6 +74,8 @@ type Server struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
+	spare    map[preparation][]*lease
+	spares   int
 	running  map[*running]struct{}
 	leaving  bool
 	idle     chan struct{} // closed when leaving and nothing runs any more
@@ -84,6 +86,8 @@ type running struct {
 	id  string // query_id
 	tag string // the engine knows it by this log_comment
 	end chan struct{}
+
+	killed bool // guarded by Server.mu: a KILL was or will be sent
 }
 
 // New starts the engine.
@@ -94,7 +98,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, root: root, slots: make(chan struct{}, maxStatements), clients: newClients(),
-		sessions: map[string]*session{}, running: map[*running]struct{}{}, idle: make(chan struct{}),
+		sessions: map[string]*session{}, spare: map[preparation][]*lease{}, running: map[*running]struct{}{}, idle: make(chan struct{}),
 	}
 	if err := s.prepare(); err != nil {
 		root.Close()
@@ -230,22 +234,20 @@ func (s *Server) handle(out *response, r *http.Request, id string) error {
 	case <-r.Context().Done():
 		return errCancelled
 	}
-	conn, release, err := s.open(q)
+	l, err := s.lease(q, r, req, id)
 	if err != nil {
 		return err
 	}
-	defer release()
-
-	run := &running{id: id, tag: "query_id=" + id, end: make(chan struct{})}
+	run := &running{id: id, tag: l.tag, end: make(chan struct{})}
 	if err := s.begin(run); err != nil {
-		return err
-	}
-	defer s.finish(run)
-	if err := s.configure(conn, r, q, req, run); err != nil {
+		l.release(false)
 		return err
 	}
 	go s.endWithClient(r.Context(), run)
-	return s.run(r.Context(), out, conn, q, r, req)
+	err = s.run(r.Context(), out, l.conn, q, r, req)
+	killed := s.finish(run)
+	l.release(err == nil && !killed && req.leavesNoTrace())
+	return err
 }
 
 // check refuses what the engine must not or cannot do.
@@ -287,47 +289,52 @@ func (s *statement) calls(name string) bool {
 	return false
 }
 
-// configure gives a session the statement's database, settings and tables.
-func (s *Server) configure(conn *chdb.Conn, r *http.Request, q map[string][]string, req *request, run *running) error {
-	if req.database != "" {
-		if err := conn.Exec("USE " + backQuote(req.database)); err != nil {
-			return err
-		}
-	}
+// preparation is what a session needs before the statement: its database and
+// settings. Sessions with the same preparation are alike.
+type preparation struct {
+	database string
+	set      string // without log_comment
+	comment  string // the client's log_comment
+}
+
+func (s *Server) preparation(r *http.Request, req *request) preparation {
 	// This build buffers inserts and takes bare expressions for statements,
 	// which a server does not; a client's own settings come after and win.
-	set := "SET async_insert = 0, implicit_select = 0"
+	p := preparation{database: req.database, set: "SET async_insert = 0, implicit_select = 0"}
 	if req.reads() && !streams(outputFormat(r, req)) {
-		set += ", max_result_bytes = " + strconv.Itoa(MaxBufferedResult) + ", result_overflow_mode = 'throw'"
+		p.set += ", max_result_bytes = " + strconv.Itoa(MaxBufferedResult) + ", result_overflow_mode = 'throw'"
 	}
 	if req.data != nil {
 		// A million rows at once, the default, is memory that a machine with a
 		// small engine beside its other work does not have to spare.
-		set += ", min_insert_block_size_bytes = " + strconv.Itoa(insertBlock)
+		p.set += ", min_insert_block_size_bytes = " + strconv.Itoa(insertBlock)
 	}
 	if req.literalOK {
-		set += ", input_format_values_interpret_expressions = 0"
+		p.set += ", input_format_values_interpret_expressions = 0"
 	}
 	for _, x := range req.settings {
 		if x.name == "log_comment" {
-			run.tag = x.value + " " + run.tag
+			p.comment = x.value + " "
 			continue
 		}
-		set += ", " + x.name + " = " + quote(x.value)
+		p.set += ", " + x.name + " = " + quote(x.value)
 	}
-	set += ", log_comment = " + quote(run.tag)
 	if r.Method == http.MethodGet {
-		set += ", readonly = 2" // as a server does: a GET cannot change anything
+		p.set += ", readonly = 2" // as a server does: a GET cannot change anything
 	}
-	if err := conn.Exec(set); err != nil {
-		return err
-	}
-	for _, t := range req.tables {
-		if err := t.create(conn); err != nil {
+	return p
+}
+
+// apply prepares a session. The engine does not know a client's query_id, so
+// a statement is found, to be killed, by the session's tag in its log_comment.
+func (p preparation) apply(conn *chdb.Conn, tag string) error {
+	if p.database != "" {
+		if err := conn.Exec("USE " + backQuote(p.database)); err != nil {
 			return err
 		}
 	}
-	return nil
+	// The comment goes first: after readonly nothing can be set.
+	return conn.Exec(strings.Replace(p.set, "SET ", "SET log_comment = "+quote(tag)+", ", 1))
 }
 
 func (t externalTable) create(conn *chdb.Conn) error {

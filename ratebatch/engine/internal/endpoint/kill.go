@@ -19,7 +19,9 @@ func (s *Server) begin(run *running) error {
 	return nil
 }
 
-func (s *Server) finish(run *running) {
+// finish ends a statement and says whether a KILL was sent after it, or may
+// still be: its session must not serve another one then.
+func (s *Server) finish(run *running) (killed bool) {
 	close(run.end)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,6 +29,7 @@ func (s *Server) finish(run *running) {
 	if s.leaving && len(s.running) == 0 {
 		close(s.idle)
 	}
+	return run.killed
 }
 
 // endWithClient ends a statement whose client has gone away.
@@ -41,6 +44,13 @@ func (s *Server) endWithClient(ctx context.Context, run *running) {
 // endNow kills a statement until it has ended: the engine does not see it for
 // a moment after its start, so one KILL may come too early.
 func (s *Server) endNow(run *running) {
+	s.mu.Lock()
+	_, runs := s.running[run]
+	run.killed = true
+	s.mu.Unlock()
+	if !runs {
+		return
+	}
 	for pause := time.Duration(0); ; pause = min(200*time.Millisecond, pause*2+5*time.Millisecond) {
 		select {
 		case <-run.end:
@@ -132,6 +142,12 @@ func (s *Server) Leave(ctx context.Context) {
 		x.conn.Close()
 		delete(s.sessions, id)
 	}
+	for _, spare := range s.spare {
+		for _, l := range spare {
+			l.conn.Close()
+		}
+	}
+	s.spare, s.spares = nil, 0
 	s.mu.Unlock()
 	s.control.Lock()
 	s.root.Close()

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"net/http"
 	"net/url"
 	"strconv"
 	"sync"
@@ -22,16 +23,111 @@ type session struct {
 	expires time.Time
 }
 
-// open gives the session for a request: the named one, or a fresh one.
-func (s *Server) open(q url.Values) (*chdb.Conn, func(), error) {
-	id := q.Get("session_id")
-	if id == "" {
-		conn, err := chdb.Open(s.o.Args...)
-		if err != nil {
-			return nil, nil, err
-		}
-		return conn, conn.Close, nil
+// lease is a prepared session that one request uses.
+type lease struct {
+	conn    *chdb.Conn
+	tag     string
+	uses    int
+	release func(clean bool)
+}
+
+const (
+	maxSpares = 16   // prepared sessions kept for the next request
+	maxUses   = 1000 // of one session, so that nothing can pile up in it
+)
+
+// leavesNoTrace says whether a session is the same after the statement.
+func (req *request) leavesNoTrace() bool {
+	switch req.kind {
+	case "SELECT", "WITH", "FROM", "(", "INSERT":
+		return len(req.tables) == 0
 	}
+	return false
+}
+
+// lease gives a request the session that it names, or one of its own. Opening
+// and preparing a session takes most of the time of a small query, so clean
+// ones are used again by requests that want the same.
+func (s *Server) lease(q url.Values, r *http.Request, req *request, id string) (*lease, error) {
+	p := s.preparation(r, req)
+	if q.Get("session_id") != "" {
+		conn, release, err := s.named(q)
+		if err != nil {
+			return nil, err
+		}
+		l := &lease{conn: conn, tag: p.comment + "query_id=" + id, release: func(bool) { release() }}
+		return l, l.prepare(p, req)
+	}
+	s.mu.Lock()
+	if spare := s.spare[p]; len(spare) > 0 && len(req.tables) == 0 {
+		l := spare[len(spare)-1]
+		s.spare[p] = spare[:len(spare)-1]
+		s.spares--
+		s.mu.Unlock()
+		return l, nil
+	}
+	s.mu.Unlock()
+	conn, err := chdb.Open(s.o.Args...)
+	if err != nil {
+		return nil, err
+	}
+	l := &lease{conn: conn, tag: p.comment + "session=" + randomHex(8)}
+	l.release = func(clean bool) {
+		l.uses++
+		if !clean || l.uses >= maxUses || !s.keep(p, l) {
+			conn.Close()
+		}
+	}
+	return l, l.prepare(p, req)
+}
+
+func (l *lease) prepare(p preparation, req *request) error {
+	err := p.apply(l.conn, l.tag)
+	for _, t := range req.tables {
+		if err == nil {
+			err = t.create(l.conn)
+		}
+	}
+	if err != nil {
+		l.release(false)
+	}
+	return err
+}
+
+// keep puts a session aside, unless there are enough.
+func (s *Server) keep(p preparation, l *lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaving {
+		return false
+	}
+	if s.spares >= maxSpares {
+		// Make room: what nobody asked for may stay for good otherwise.
+		for other, spare := range s.spare {
+			if other != p && len(spare) > 0 {
+				spare[0].conn.Close()
+				s.spare[other] = spare[1:]
+				s.spares--
+				break
+			}
+		}
+	}
+	if s.spares >= maxSpares {
+		return false
+	}
+	for other, spare := range s.spare {
+		if len(spare) == 0 {
+			delete(s.spare, other)
+		}
+	}
+	s.spare[p] = append(s.spare[p], l)
+	s.spares++
+	return true
+}
+
+// named gives the session of session_id.
+func (s *Server) named(q url.Values) (*chdb.Conn, func(), error) {
+	id := q.Get("session_id")
 	timeout := sessionTimeout
 	if n, err := strconv.Atoi(q.Get("session_timeout")); err == nil && n > 0 {
 		timeout = min(time.Duration(n)*time.Second, time.Hour)
