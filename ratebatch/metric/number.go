@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	numberPattern   = regexp.MustCompile(`^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$`)
+	numberPattern   = regexp.MustCompile(`^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$`)
 	fractionPattern = regexp.MustCompile(`^[+-]?[0-9]+/[0-9]+$`)
 )
 

@@ -149,24 +149,23 @@ type query struct {
 	used   []string // columns of the table, in the order of c_0, c_1 …
 	whole  bool     // one row is one usage row: no second GROUP BY
 
-	Table, TimeRange                  string
-	Final                             bool
-	Columns, Names                    []string // t.`x` AS c_0, and c_0
-	GroupKey                          []string // set: deduplicated by GROUP BY
-	KeyNames, KeyColumns              []string
-	OtherNames, OtherColumns, Version []string
-	Region, Scope, Begin              string
-	RowGuards                         []string
-	CapWindow, Cap, RowCovered        string
-	Filter                            string
-	GroupBy, Aggregates               []string
-	GroupGuard                        string
-	Metric, Resource, Attributes      string
-	ShowAttributes, Key, Hash         bool
-	Quantity                          string
-	Fields                            []string
-	Class, Window                     string
-	PeriodMillis, RowTime, Covered    string
+	Table, TimeRange               string
+	Final                          bool
+	Columns, Names                 []string // t.`x` AS c_0, and c_0
+	GroupKey                       []string // set: deduplicated by GROUP BY
+	KeyColumns, OtherColumns       []string
+	Region, Scope, Begin           string
+	RowGuards                      []string
+	CapWindow, Cap, RowCovered     string
+	Filter                         string
+	GroupBy, Aggregates            []string
+	GroupGuard                     string
+	Metric, Resource, Attributes   string
+	ShowAttributes, Key, Hash      bool
+	Quantity                       string
+	Fields                         []string
+	Class, Window                  string
+	PeriodMillis, RowTime, Covered string
 }
 
 func (m *Metric) query(o UsageOptions) (*query, error) {
@@ -607,17 +606,13 @@ func (q *query) place(group []string) {
 			q.column(name)
 			q.GroupKey = append(q.GroupKey, "t."+quoteName(name))
 		}
-		for _, name := range m.Version {
-			q.Version = append(q.Version, "t."+quoteName(name))
-		}
+		version := q.version()
 		for i, name := range q.used {
 			c, t := fmt.Sprintf("c_%d", i), "t."+quoteName(name)
 			if slices.Contains(key, name) {
-				q.KeyNames = append(q.KeyNames, c)
 				q.KeyColumns = append(q.KeyColumns, t+" AS "+c)
 			} else {
-				q.OtherNames = append(q.OtherNames, c)
-				q.OtherColumns = append(q.OtherColumns, t)
+				q.OtherColumns = append(q.OtherColumns, q.newest(name, version, c))
 			}
 		}
 	}
@@ -626,6 +621,28 @@ func (q *query) place(group []string) {
 		q.Names = append(q.Names, c)
 		q.Columns = append(q.Columns, fmt.Sprintf("t.%s AS %s", quoteName(name), c))
 	}
+}
+
+// version is what the greatest of decides which row of a key counts. A tier's
+// is packed into one number, which argMax compares ten times as fast as a tuple.
+func (q *query) version() string {
+	if q.m.tier != nil {
+		return "toUInt64(t.`samples`) * 4294967296 + toUnixTimestamp(t.`refreshed_at`)"
+	}
+	names := make([]string, len(q.m.Version))
+	for i, name := range q.m.Version {
+		names[i] = "t." + quoteName(name)
+	}
+	return fmt.Sprintf("tuple(%s)", strings.Join(names, ", "))
+}
+
+// newest gives a column of the row that counts. argMax passes over NULL, so a
+// column that may hold it travels in a tuple.
+func (q *query) newest(name, version, as string) string {
+	if kind, ok := q.kind(name); ok && !kind.nullable {
+		return fmt.Sprintf("argMax(t.%s, %s) AS %s", quoteName(name), version, as)
+	}
+	return fmt.Sprintf("argMax(tuple(t.%s), %s).1 AS %s", quoteName(name), version, as)
 }
 
 // quoteName quotes an identifier that the allow-list has passed.
@@ -654,7 +671,6 @@ func parseTemplates() *template.Template {
 			}
 			return strings.Join(list, ", ")
 		},
-		"inc": func(i int) int { return i + 1 },
 	})
 	for _, name := range []string{"collected", "usage", "fingerprint", "distinct", "gap"} {
 		data, err := queries.ReadFile("queries/" + name + ".sql")

@@ -7,11 +7,10 @@
 --          it would on shards that split a key.
 {{- define "rows"}}
 {{- if .GroupKey}}
-    SELECT {{join .KeyNames}}{{range $i, $c := .OtherNames}}, a_.{{inc $i}} AS {{$c}}{{end}}
-    FROM (SELECT {{join .KeyColumns}}{{if .OtherColumns}}, argMax(tuple({{join .OtherColumns}}), tuple({{join .Version}})) AS a_{{end}}
-          FROM {{.Table}} AS t
-          WHERE {{.TimeRange}}
-          GROUP BY {{join .GroupKey}})
+    SELECT {{join .KeyColumns}}{{range .OtherColumns}}, {{.}}{{end}}
+    FROM {{.Table}} AS t
+    WHERE {{.TimeRange}}
+    GROUP BY {{join .GroupKey}}
 {{- else}}
     SELECT {{join .Columns}}
     FROM {{.Table}} AS t{{if .Final}} FINAL{{end}}

@@ -1,0 +1,9 @@
+package metric_test
+
+import (
+	"testing"
+
+	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
+)
+
+func TestMain(m *testing.M) { enginetest.Main(m) }
