@@ -5,6 +5,15 @@ import "github.com/spf13/cobra"
 // commands lists every subcommand; each lives in a file named after it.
 func commands(p *program) []*cobra.Command {
 	return []*cobra.Command{
+		newMigrateCmd(p),
+		newRateCmd(p),
+		newExportCmd(p),
+		newPlanCmd(p),
+		newMetricsCmd(p),
+		newScopesCmd(p),
+		newWatermarkCmd(p),
+		newStatusCmd(p),
+		newDemoCmd(p),
 		newEngineCmd(p),
 	}
 }
