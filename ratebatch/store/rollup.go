@@ -245,7 +245,7 @@ func chunkLength(samples uint64) time.Duration {
 func (s *Store) rollupChunk(ctx context.Context, c rollupChunk) error {
 	tier := c.kind.tiers[c.tier]
 	ctx = WithParams(ctx, Params{
-		"width": tierWidths[c.tier], "from": c.begin, "to": c.end, "reach": c.reach, "since": time.Unix(0, 0), "target": tier,
+		"width": tierWidths[c.tier], "from": c.begin, "to": c.end, "reach": c.reach, "all": true, "since": time.Unix(0, 0), "target": tier,
 	})
 	return describe(s.conn.Exec(ctx, "INSERT INTO "+tier+" ("+c.kind.columns+")\n"+SQL("tier_"+c.kind.name)))
 }

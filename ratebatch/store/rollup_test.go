@@ -470,3 +470,27 @@ func randomWorld(region string, base time.Time) *rapid.Generator[world] {
 		return w
 	})
 }
+
+// refresh waits for all six views.
+func refresh(t testing.TB, s *store.Store) {
+	t.Helper()
+	if err := s.RefreshTiers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The refreshable views run the same text over a window that they find
+// themselves: all of the raw tier after a start, later only touched buckets.
+func TestViewsEqualADirectComputation(t *testing.T) {
+	s := storetest.Open(t)
+	base := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	checks(t, 8)
+	rapid.Check(t, func(r *rapid.T) {
+		tb := rapidTB{t, r}
+		region := fmt.Sprintf("region-%d", regions.Add(1))
+		first := randomWorld(region, base).Draw(r, "world")
+		first.repeated().insert(tb, s)
+		refresh(tb, s)
+		first.compare(tb, s, region)
+	})
+}

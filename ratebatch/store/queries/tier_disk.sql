@@ -3,7 +3,8 @@
 -- params:  width UInt32                   seconds of a bucket; divides a day
 --          from, to DateTime('UTC')       buckets that begin in [from, to); to is at most now, so only closed buckets
 --          reach UInt32                   no sample of a bucket before to ends later than this many seconds after to
---          since DateTime('UTC')          1970: every bucket; else those closed since, or reached by a sample since
+--          all Bool                       every bucket; else the touched ones
+--          since DateTime('UTC')          when the last refresh began, less some minutes; 1970: unknown
 --          target Identifier              the tier's table: a row that stands there already is not written again
 -- reads:   disk_samples FINAL: its sort key holds the sample's identity, so repeats merge while they are read, and memory
 --          does not grow with the time span; days are partitions and a repeat lies in the same one.
@@ -17,20 +18,38 @@ WITH
         intDiv(toUInt128(v) * toUInt64(hi - begin_ms), length) - intDiv(toUInt128(v) * toUInt64(lo - begin_ms), length)) AS part,
     -- weighted by time; of samples without length the plain average; null where no sample told the value
     (weighted, weight, plain, n) -> if(n = 0, NULL, toUInt64(intDiv(if(weight > 0, weighted, plain), greatest(if(weight > 0, weight, n), 1)))) AS average,
+    (begin, ts) -> arrayMap(slot -> toUInt32(slot), range(
+        least(intDiv(toUnixTimestamp64Milli(begin), 1000 * {width:UInt32}), intDiv(toUnixTimestamp64Milli(ts) - 1, 1000 * {width:UInt32})),
+        intDiv(toUnixTimestamp64Milli(ts) - 1, 1000 * {width:UInt32}) + 1)) AS slots,
     touched AS (
-        SELECT DISTINCT region, instance_uuid, toUInt32(arrayJoin(range(
-            least(intDiv(toUnixTimestamp64Milli(begin), 1000 * {width:UInt32}), intDiv(toUnixTimestamp64Milli(ts) - 1, 1000 * {width:UInt32})),
-            intDiv(toUnixTimestamp64Milli(ts) - 1, 1000 * {width:UInt32}) + 1))) AS slot
+        -- since the last refresh: what has closed, and what a sample reached late
+        SELECT DISTINCT region, instance_uuid, arrayJoin(slots(begin, ts)) AS slot
         FROM disk_samples
-        WHERE {since:DateTime('UTC')} > toDateTime(0, 'UTC')
-          AND (ingested_at >= {since:DateTime('UTC')} OR ts > {since:DateTime('UTC')} - {width:UInt32}))
+        WHERE NOT {all:Bool} AND {since:DateTime('UTC')} > toDateTime(0, 'UTC')
+          AND (ingested_at >= {since:DateTime('UTC')} OR ts > {since:DateTime('UTC')} - {width:UInt32})
+        UNION ALL
+        -- a server that has just started does not know its last refresh: the hours of which the tier holds too little
+        SELECT region, instance_uuid, arrayJoin(range(toUInt32(h * intDiv(3600, {width:UInt32})), toUInt32((h + 1) * intDiv(3600, {width:UInt32})))) AS slot
+        FROM (
+            SELECT region, instance_uuid, intDiv(arrayJoin(slots(begin, ts)) * {width:UInt32}, 3600) AS h, toInt64(count()) AS n
+            FROM disk_samples FINAL
+            WHERE NOT {all:Bool} AND {since:DateTime('UTC')} = toDateTime(0, 'UTC')
+              AND ts > {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')}
+            GROUP BY region, instance_uuid, h
+            UNION ALL
+            SELECT region, instance_uuid, intDiv(toUnixTimestamp(bucket), 3600) AS h, -toInt64(sum(samples)) AS n
+            FROM {target:Identifier} FINAL
+            WHERE NOT {all:Bool} AND {since:DateTime('UTC')} = toDateTime(0, 'UTC') AND bucket >= {from:DateTime('UTC')} AND bucket < {to:DateTime('UTC')}
+            GROUP BY region, instance_uuid, h)
+        GROUP BY region, instance_uuid, h
+        HAVING sum(n) > 0)
 SELECT bucket, region, instance_uuid, device, project_id, user_id, flavor_name, vcpus, image_id, instance_name, host,
        samples, samples_ended, covered_seconds,
        read_bytes, write_bytes, read_requests, write_requests, capacity_bytes_avg, allocation_bytes_avg, physical_bytes_avg, capacity_byte_seconds
 FROM (
     SELECT toDateTime(slot * {width:UInt32}, 'UTC') AS bucket, region, instance_uuid, device,
            project_id, user_id, flavor_name, vcpus, image_id, instance_name, host, samples, samples_ended,
-           sum(covered_ms) OVER (PARTITION BY region, instance_uuid, device, slot) AS resource_ms,
+           sum(covered_ms) OVER (PARTITION BY slot, instance_uuid, device, region) AS resource_ms,
            reinterpret(toInt32(if(resource_ms > 1000 * {width:UInt32}, intDiv(covered_ms * 1000 * {width:UInt32}, resource_ms), covered_ms)), 'Decimal(9, 3)') AS covered_seconds,
            read_bytes, write_bytes, read_requests, write_requests, capacity_bytes_avg, allocation_bytes_avg, physical_bytes_avg,
            reinterpret(toInt128(if(resource_ms > 1000 * {width:UInt32}, intDiv(capacity_bytes_ms * 1000 * {width:UInt32}, resource_ms), capacity_bytes_ms)), 'Decimal(38, 3)') AS capacity_byte_seconds
@@ -61,10 +80,10 @@ FROM (
                     FROM disk_samples FINAL
                     WHERE ts > {from:DateTime('UTC')} AND ts <= {to:DateTime('UTC')} + {reach:UInt32}
                       AND (begin < {to:DateTime('UTC')} OR ts <= {to:DateTime('UTC')}))
-                WHERE {since:DateTime('UTC')} = toDateTime(0, 'UTC') OR first_slot + 1 < last_slot
+                WHERE {all:Bool} OR first_slot + 1 < last_slot
                    OR (region, instance_uuid, toUInt32(first_slot)) IN touched OR (region, instance_uuid, toUInt32(last_slot)) IN touched)) AS s
         WHERE slot >= intDiv(toUnixTimestamp({from:DateTime('UTC')}), {width:UInt32}) AND slot < intDiv(toUnixTimestamp({to:DateTime('UTC')}), {width:UInt32})
-          AND ({since:DateTime('UTC')} = toDateTime(0, 'UTC') OR (region, instance_uuid, slot) IN touched)
+          AND ({all:Bool} OR (region, instance_uuid, slot) IN touched)
         GROUP BY slot, region, instance_uuid, device, project_id, user_id, flavor_name, vcpus, image_id))
 WHERE sipHash128((bucket, region, instance_uuid, device, project_id, user_id, flavor_name, vcpus, image_id, instance_name, host,
                  samples, samples_ended, covered_seconds,

@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Tier is the statement of a refreshable view: tier_KIND.sql, the same text
+// that a rollup by hand runs, with its parameters filled in by expressions over
+// the server's clock and the view's own history. Schema files call it.
+func (o MigrateOptions) Tier(kind string, width int) (string, error) {
+	for i := range tierKinds {
+		k := &tierKinds[i]
+		for tier, w := range tierWidths {
+			if k.name == kind && int(w) == width {
+				return k.viewText(tier, o), nil
+			}
+		}
+	}
+	return "", fmt.Errorf("no tier of %s is %d seconds wide", kind, width)
+}
+
+// viewName names the refreshable view of a tier.
+func viewName(tier string) string { return tier + "_refresh" }
+
+func (k *tierKind) viewText(tier int, o MigrateOptions) string {
+	suffix := ""
+	if o.Cluster != "" {
+		suffix = "_local" // each shard aggregates its own instances
+	}
+	width := strconv.Itoa(int(tierWidths[tier]))
+	samples, target := k.samples+suffix, k.tiers[tier]+suffix
+
+	// A block is stamped when it arrives and visible when it is written; five
+	// minutes lie safely between.
+	since := "(SELECT toDateTime(ifNull(toUnixTimestamp(max(last_success_time)) - 300, 0), 'UTC') FROM system.view_refreshes" +
+		" WHERE database = currentDatabase() AND view = " + QuoteString(viewName(k.tiers[tier])) + ")"
+	// Buckets that began before it may have lost raw samples to the TTL.
+	oldest := "(SELECT toDateTime(if(keep = 0, 0, intDiv(toUnixTimestamp(now()) - least(keep, toUnixTimestamp(now()) - 3600), 3600) * 3600 + 3600), 'UTC')" +
+		" FROM (SELECT toUInt32OrZero(extract(any(create_table_query), 'TTL [^\\\\n]*?toIntervalSecond\\\\((\\\\d+)\\\\)')) AS keep FROM system.tables" +
+		" WHERE database = currentDatabase() AND name = " + QuoteString(samples) + "))"
+	// With a known last refresh, reading starts at the earliest bucket touched since.
+	earliest := "(SELECT toDateTime(ifNull(minOrNull(intDiv(least(toUnixTimestamp64Milli(begin), toUnixTimestamp64Milli(ts) - 1), 1000 * " + width + ")), intDiv(toUnixTimestamp(now()), " + width + ")) * " + width + ", 'UTC')" +
+		" FROM " + samples + " WHERE ingested_at >= " + since + " OR ts > " + since + " - " + width + ")"
+	from := "greatest(" + oldest + ", if(" + since + " = toDateTime(0, 'UTC'), toDateTime(0, 'UTC'), " + earliest + "))"
+	to := "toDateTime(intDiv(toUnixTimestamp(now()), " + width + ") * " + width + ", 'UTC')"
+	text := strings.NewReplacer(
+		"{width:UInt32}", width,
+		"{all:Bool}", "false",
+		"{since:DateTime('UTC')}", since,
+		"{from:DateTime('UTC')}", from,
+		"{to:DateTime('UTC')}", to,
+		"{reach:UInt32}", "100000000", // nothing ends after now by much; this only has to be long enough
+		"{target:Identifier}", target,
+		"FROM "+k.samples, "FROM "+samples,
+	).Replace(SQL("tier_" + k.name))
+	return text
+}
+
+// RefreshTiers brings both tiers of all kinds up to date now, through their
+// refreshable views, and waits for it. Each view is waited for first: a refresh
+// under way may have begun before the newest sample arrived.
+func (s *Store) RefreshTiers(ctx context.Context) error {
+	for _, step := range []string{"SYSTEM WAIT VIEW ", "SYSTEM REFRESH VIEW ", "SYSTEM WAIT VIEW "} {
+		for i := range tierKinds {
+			for _, tier := range tierKinds[i].tiers {
+				if err := s.conn.Exec(ctx, step+viewName(tier)); err != nil {
+					return fmt.Errorf("refresh %s: %w", tier, describe(err))
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,8 @@
+-- table:   port_volume_5min_refresh
+-- purpose: Keeps port_volume_5min up to date from the distinct raw samples, every five minutes.
+-- why:     it recomputes only closed buckets that a sample touched since the last refresh, late ones included, and writes
+--          only rows that changed; the text is queries/tier_port.sql, which a rollup by hand runs too. All views read raw
+--          samples: none waits for another.
+CREATE MATERIALIZED VIEW IF NOT EXISTS {{view "port_volume_5min_refresh"}}
+REFRESH EVERY 5 MINUTE APPEND TO {{local "port_volume_5min"}} AS
+{{.Tier "port" 300}}

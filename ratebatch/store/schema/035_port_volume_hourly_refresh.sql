@@ -1,0 +1,8 @@
+-- table:   port_volume_hourly_refresh
+-- purpose: Keeps port_volume_hourly up to date from the distinct raw samples, every ten minutes.
+-- why:     it recomputes only closed buckets that a sample touched since the last refresh, late ones included, and writes
+--          only rows that changed; the text is queries/tier_port.sql, which a rollup by hand runs too. All views read raw
+--          samples: none waits for another.
+CREATE MATERIALIZED VIEW IF NOT EXISTS {{view "port_volume_hourly_refresh"}}
+REFRESH EVERY 10 MINUTE APPEND TO {{local "port_volume_hourly"}} AS
+{{.Tier "port" 3600}}
