@@ -522,6 +522,7 @@ func (d *reader) mappings(parent string, n ast.Node, withValue bool) []Mapping {
 	var out []Mapping
 	d.sequence(parent+", mappings", n, func(n ast.Node) {
 		what := fmt.Sprintf("%s, mapping %d", parent, len(out)+1)
+		before := len(d.list)
 		m := Mapping{Type: Flat, at: at(n)}
 		known := keys{
 			"id":          d.id(what+", id", &m.ID),
@@ -542,6 +543,7 @@ func (d *reader) mappings(parent string, n ast.Node, withValue bool) []Mapping {
 			}
 			d.mapping(what, n, known, "cost")
 		}
+		m.broken = len(d.list) > before
 		out = append(out, m)
 	})
 	return out
@@ -551,6 +553,7 @@ func (d *reader) thresholds(parent string, n ast.Node) []Threshold {
 	var out []Threshold
 	d.sequence(parent+", thresholds", n, func(n ast.Node) {
 		what := fmt.Sprintf("%s, threshold %d", parent, len(out)+1)
+		before := len(d.list)
 		t := Threshold{Type: Flat, at: at(n)}
 		d.mapping(what, n, keys{
 			"id":          d.id(what+", id", &t.ID),
@@ -563,6 +566,7 @@ func (d *reader) thresholds(parent string, n ast.Node) []Threshold {
 			"end":         d.moment(what+", end", &t.End),
 			"description": d.text(what+", description", &t.Description),
 		}, "level", "cost")
+		t.broken = len(d.list) > before
 		out = append(out, t)
 	})
 	return out

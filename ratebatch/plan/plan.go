@@ -98,7 +98,8 @@ type Mapping struct {
 	End         time.Time       `json:"end,omitzero"`    // exclusive; zero: open
 	Description string          `json:"description,omitempty"`
 
-	at Position
+	at     Position
+	broken bool
 }
 
 // Threshold prices usage whose quantity, or whose field's value as a number,
@@ -114,7 +115,8 @@ type Threshold struct {
 	End         time.Time       `json:"end,omitzero"`
 	Description string          `json:"description,omitempty"`
 
-	at Position
+	at     Position
+	broken bool
 }
 
 // Expression sets a price by a formula (package expr). It takes the place of
@@ -226,6 +228,8 @@ type Rule struct {
 	Start, End  time.Time
 	Description string
 	At          Position
+
+	broken bool // it could not be read in full
 }
 
 // ValidAt says whether the rule holds for a period that begins at t.
@@ -248,17 +252,20 @@ func (r *Rule) GroupName() string {
 
 // String names the rule in messages: the service, the field, and what tells
 // it from its neighbours.
-func (r *Rule) String() string {
+func (r *Rule) String() string { return r.describe(" " + r.ID) }
+
+func (r *Rule) describe(id string) string {
 	s := "service " + r.Service
 	if r.Field != "" {
 		s += ", field " + r.Field
 	}
-	if r.Kind == ThresholdKind {
-		s += fmt.Sprintf(", threshold %s at level %s", r.ID, r.Level)
-	} else if r.Field != "" {
-		s += fmt.Sprintf(", mapping %s of value %q", r.ID, r.Value)
-	} else {
-		s += ", mapping " + r.ID
+	switch {
+	case r.Kind == ThresholdKind:
+		s += fmt.Sprintf(", threshold%s at level %s", id, r.Level)
+	case r.Field != "":
+		s += fmt.Sprintf(", mapping%s of value %q", id, r.Value)
+	default:
+		s += ", mapping" + id
 	}
 	if r.Group != "" {
 		s += ", group " + r.Group
@@ -293,7 +300,7 @@ func yieldRules(service, field string, mappings []Mapping, thresholds []Threshol
 		m := &mappings[i]
 		if !yield(&Rule{
 			Kind: MappingKind, ID: m.ID, Service: service, Field: field, Value: m.Value, Cost: m.Cost, Type: m.Type,
-			Group: m.Group, Scope: m.Scope, Start: m.Start, End: m.End, Description: m.Description, At: m.at,
+			Group: m.Group, Scope: m.Scope, Start: m.Start, End: m.End, Description: m.Description, At: m.at, broken: m.broken,
 		}) {
 			return false
 		}
@@ -302,7 +309,7 @@ func yieldRules(service, field string, mappings []Mapping, thresholds []Threshol
 		t := &thresholds[i]
 		if !yield(&Rule{
 			Kind: ThresholdKind, ID: t.ID, Service: service, Field: field, Level: t.Level, Cost: t.Cost, Type: t.Type,
-			Group: t.Group, Scope: t.Scope, Start: t.Start, End: t.End, Description: t.Description, At: t.at,
+			Group: t.Group, Scope: t.Scope, Start: t.Start, End: t.End, Description: t.Description, At: t.at, broken: t.broken,
 		}) {
 			return false
 		}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -94,7 +95,7 @@ func (p *Plan) checkIDs(r *report) {
 
 func (p *Plan) checkRules(r *report) {
 	used := map[string]bool{}
-	for rule := range p.Rules() {
+	for rule := range p.sound() {
 		checkValidity(r, rule.At, rule.String(), rule.Start, rule.End)
 		used[rule.Group] = true
 		if rule.Group != "" && rule.Group != DefaultGroup && !slices.Contains(p.Groups, rule.Group) {
@@ -110,6 +111,18 @@ func (p *Plan) checkRules(r *report) {
 	for _, g := range p.Groups {
 		if !used[g] {
 			r.warn(Position{1, 1}, "group %q has no rules", g)
+		}
+	}
+}
+
+// sound yields the rules that could be read in full: what follows from a
+// mistake that is reported already helps nobody.
+func (p *Plan) sound() iter.Seq[*Rule] {
+	return func(yield func(*Rule) bool) {
+		for rule := range p.Rules() {
+			if !rule.broken && !yield(rule) {
+				return
+			}
 		}
 	}
 }
@@ -139,7 +152,7 @@ func placeOf(rule *Rule) place {
 func (p *Plan) checkOverlaps(r *report) {
 	places := map[place][]*Rule{}
 	var order []place
-	for rule := range p.Rules() {
+	for rule := range p.sound() {
 		pl := placeOf(rule)
 		if places[pl] == nil {
 			order = append(order, pl)
@@ -222,7 +235,7 @@ func (p *Plan) checkPrices(r *report) {
 	}
 	groups := map[key]*bounds{}
 	var order []key
-	for rule := range p.Rules() {
+	for rule := range p.sound() {
 		k := key{rule.Service, rule.GroupName()}
 		b := groups[k]
 		if b == nil {
@@ -240,7 +253,7 @@ func (p *Plan) checkPrices(r *report) {
 			b.flat = decimal.Max(b.flat, rule.Cost.Abs())
 		}
 	}
-	for rule := range p.Rules() {
+	for rule := range p.sound() {
 		b := groups[key{rule.Service, rule.GroupName()}]
 		if rule.Type == Rate && b.flat.Mul(rule.Cost.Abs()).GreaterThanOrEqual(maxPrice) {
 			r.mistake(rule.At, "%s: the price of one unit can reach %s, which is out of range (below 1e20)", rule, b.flat.Mul(rule.Cost.Abs()))
