@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
@@ -15,7 +16,7 @@ func planVersions() versioned {
 	return versioned{kind: store.PlanVersions, noun: "rate plan", read: func(name string, body []byte) (string, string, []string, error) {
 		parsed, findings := plan.Check(name, body, nil)
 		if err := findings.Err(); err != nil {
-			return "", "", nil, err
+			return "", "", nil, &ratebatch.ConfigError{Err: err}
 		}
 		var warnings []string
 		for _, f := range findings {

@@ -1,0 +1,319 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/engine"
+	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// envProgram makes the test binary be the program itself, for tests that kill it.
+const envProgram = "RATEBATCH_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	engine.ServeIfChild()
+	if os.Getenv(envProgram) != "" {
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	enginetest.Main(m)
+}
+
+// cli runs one command line in-process and returns its exit code and output.
+func cli(t testing.TB, args ...string) (int, string, string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+// must is cli for a command that has to succeed.
+func must(t testing.TB, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := cli(t, args...)
+	if code != 0 {
+		t.Fatalf("ratebatch %s: exit %d\n%s%s", strings.Join(args, " "), code, stdout, stderr)
+	}
+	return stdout
+}
+
+// rated is one object of rate --output json.
+type rated struct {
+	RunID    string            `json:"run_id"`
+	Periods  int               `json:"periods"`
+	Scopes   int               `json:"scopes"`
+	Lines    int               `json:"lines"`
+	Rejected int               `json:"rejected"`
+	Price    map[string]string `json:"price"`
+}
+
+func rateJSON(t testing.TB, text string) rated {
+	t.Helper()
+	var r rated
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return r
+}
+
+const testPlan = `
+currency: EUR
+services:
+  - name: instance
+    mappings:
+      - {cost: "0.0123", type: flat}
+  - name: memory
+    mappings:
+      - {cost: "0.0000001", type: flat}
+`
+
+// database makes a migrated database with two projects' usage on the shared
+// engine and returns the flags that lead to it.
+func database(t testing.TB) (flags []string, e *engine.Engine) {
+	t.Helper()
+	o := enginetest.Options(t)
+	flags = []string{"--data", o.DataDir, "--database", o.Database}
+	must(t, append(flags, "migrate", "--retention", "40y")...)
+	o.Create = true
+	e, err := engine.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, statement := range []string{
+		`INSERT INTO instance_metrics_hourly (bucket, region, instance_uuid, project_id, flavor_name, vcpus, instance_name, samples, samples_ended, covered_seconds, memory_actual_byte_seconds)
+		 SELECT toDateTime('2026-11-01 00:00:00', 'UTC') + 3600 * intDiv(number, 20), 'one', reinterpret(sipHash128(number % 20), 'UUID'), concat('project-', toString(number % 2)), 'm1', 1, 'vm', 60, 60, 3600, toDecimal128(cityHash64(number), 3)
+		 FROM numbers(20 * 48)`,
+	} {
+		if err := e.Conn().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(t, append(flags, "watermark", "--region", "one", "--until", "2026-11-03T00:00:00Z")...)
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	if err := os.WriteFile(file, []byte(testPlan), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must(t, append(flags, "plan", "apply", file)...)
+	return flags, e
+}
+
+var now = []string{"--now", "2026-11-10T00:00:00Z"}
+
+// totals reads what counts: lines and their price per scope.
+func totals(t testing.TB, e *engine.Engine) string {
+	t.Helper()
+	var text string
+	if err := e.Conn().QueryRow(t.Context(), "SELECT toString(groupArray((scope, lines, price))) FROM (SELECT scope, count() AS lines, sum(price) AS price FROM rated GROUP BY scope ORDER BY scope)").Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestRateTwice(t *testing.T) {
+	flags, e := database(t)
+	first := rateJSON(t, must(t, append(append(flags, "rate", "--output", "json"), now...)...))
+	if first.Periods != 96 || first.Scopes != 2 || first.Lines != 20*48*3 || len(first.Price) != 1 || first.RunID == "" {
+		t.Errorf("first run: %+v", first)
+	}
+	before := totals(t, e)
+	code, stdout, stderr := cli(t, append(append(flags, "rate"), now...)...)
+	if code != 0 || !strings.Contains(stdout, "nothing is due") {
+		t.Errorf("second run: exit %d\n%s%s", code, stdout, stderr)
+	}
+	if after := totals(t, e); after != before {
+		t.Errorf("the second run changed the lines from %s to %s", before, after)
+	}
+	status := must(t, append(flags, "status")...)
+	for _, want := range []string{"project-0", "project-1", "2026-11-03T00:00:00Z", "rate"} {
+		if !strings.Contains(status, want) {
+			t.Errorf("status lacks %q:\n%s", want, status)
+		}
+	}
+}
+
+func TestRateDryRunWritesNothing(t *testing.T) {
+	flags, e := database(t)
+	count := func() (n uint64) {
+		for _, table := range []string{"rated_lines", "period_commits", "pass_periods", "pass_lines", "job_runs", "leases", "void_attempts"} {
+			var rows uint64
+			if err := e.Conn().QueryRow(t.Context(), "SELECT count() FROM "+table).Scan(&rows); err != nil {
+				t.Fatal(err)
+			}
+			n += rows
+		}
+		return n
+	}
+	before := count()
+	out := must(t, append(append(flags, "rate", "--dry-run"), now...)...)
+	if !strings.Contains(out, "96 periods of 2 scopes are due") {
+		t.Errorf("dry run printed %s", out)
+	}
+	if after := count(); after != before {
+		t.Errorf("a dry run wrote %d rows", after-before)
+	}
+}
+
+// killer is a proxy in front of the engine that calls strike when a statement
+// with the given text comes by, instead of passing it on.
+func killer(t *testing.T, e *engine.Engine, text string, strike func()) *url.URL {
+	t.Helper()
+	target, err := url.Parse(e.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var struck atomic.Bool
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if (bytes.Contains(body, []byte(text)) || strings.Contains(r.URL.RawQuery, url.QueryEscape(text))) && struck.CompareAndSwap(false, true) {
+			strike()
+			<-r.Context().Done() // the killed client goes away
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// A run that is killed with SIGKILL between the lines and the commit leaves
+// nothing that counts, and the next one ends with a clean run's totals.
+func TestRateKilledBeforeItsCommits(t *testing.T) {
+	clean, cleanEngine := database(t)
+	must(t, append(append(clean, "rate"), now...)...)
+	want := totals(t, cleanEngine)
+
+	for _, statement := range []string{"INSERT INTO rated_lines", "INSERT INTO pass_lines", "INSERT INTO period_commits"} {
+		t.Run(statement, func(t *testing.T) {
+			flags, e := database(t)
+			var process *exec.Cmd
+			proxy := killer(t, e, statement, func() { _ = process.Process.Kill() })
+			auth := e.ClientOptions().Auth
+			proxy.User = url.UserPassword(auth.Username, auth.Password)
+			executable, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := append([]string{"--clickhouse", proxy.String(), "--database", e.Database(), "rate"}, now...)
+			process = exec.CommandContext(t.Context(), executable, args...)
+			process.Env = append(os.Environ(), envProgram+"=1")
+			var output bytes.Buffer
+			process.Stdout, process.Stderr = &output, &output
+			if err := process.Run(); err == nil || process.ProcessState.ExitCode() != -1 {
+				t.Fatalf("the run was not killed: %v\n%s", err, output.String())
+			}
+			var written, counting uint64
+			if err := e.Conn().QueryRow(t.Context(), "SELECT (SELECT count() FROM rated_lines), (SELECT count() FROM rated)").Scan(&written, &counting); err != nil {
+				t.Fatal(err)
+			}
+			if counting != 0 {
+				t.Errorf("%d lines of the killed run count", counting)
+			}
+			if statement != "INSERT INTO rated_lines" && written == 0 {
+				t.Error("the killed run had not written its lines yet")
+			}
+			// Its lease is taken over at once: its process is provably dead.
+			result := rateJSON(t, must(t, append(append(flags, "rate", "--output", "json"), now...)...))
+			if result.Periods != 96 {
+				t.Errorf("the next run rated %d periods, want 96", result.Periods)
+			}
+			if got := totals(t, e); got != want {
+				t.Errorf("totals after the next run %s, want a clean run's %s", got, want)
+			}
+		})
+	}
+}
+
+func TestSecondRateExitsAtOnce(t *testing.T) {
+	flags, e := database(t)
+	s := store.New(e.Conn(), e.Database())
+	if err := s.Exec(t.Context(), "lease_beat", store.Params{"name": "rate", "holder": "elsewhere boot 1 1 run", "state": "claimed", "claimed_at": time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := cli(t, append(append(flags, "rate"), now...)...)
+	if code != ratebatch.ExitLeaseHeld || !strings.Contains(stderr, "another run holds the lease") {
+		t.Errorf("exit %d, %s, want %d", code, stderr, ratebatch.ExitLeaseHeld)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	flags, _ := database(t)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	notADirectory := write("file", "")
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		want []string
+	}{
+		"an unknown key in a plan has line and column": {append(flags, "plan", "apply", write("plan.yaml", "currency: EUR\nservices:\n  - name: instance\n    mapings: []\n")), 2, []string{"plan.yaml:4:5", "mapings"}},
+		"an unknown key in metrics too":                {append(flags, "metrics", "apply", write("metrics.yaml", "metrics:\n  x:\n    unit: u\n    tabel: t\n")), 2, []string{"metrics.yaml:4:5", "tabel"}},
+		"a file that is not there":                     {append(flags, "plan", "apply", filepath.Join(dir, "none.yaml")), 2, []string{"none.yaml"}},
+		"an unknown flag":                              {append(flags, "rate", "--perod", "1h"), 2, []string{"--perod", "--help"}},
+		"a period that does not divide a day":          {append(flags, "rate", "--period", "7h"), 2, []string{"7h0m0s", "divide"}},
+		"a moment that is none":                        {append(flags, "rate", "--now", "yesterday"), 2, []string{"yesterday"}},
+		"a data directory that is a file":              {[]string{"--data", notADirectory, "status"}, 2, []string{notADirectory}},
+		"a wrong URL":                                  {[]string{"--clickhouse", "ftp://x", "status"}, 2, []string{"ftp"}},
+		"a server that is not there":                   {[]string{"--clickhouse", "http://127.0.0.1:1", "status"}, 75, []string{"127.0.0.1:1"}},
+		"a database without a schema":                  {[]string{"--data", flags[1], "--database", "test_nothing_here", "rate"}, 2, []string{"ratebatch migrate"}},
+		"an output that is none":                       {append(flags, "status", "--output", "xml"), 2, []string{"xml"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := cli(t, tt.args...)
+			if code != tt.code {
+				t.Errorf("exit %d, want %d\n%s%s", code, tt.code, stdout, stderr)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("stderr lacks %q: %s", want, stderr)
+				}
+			}
+			if strings.Count(strings.TrimSpace(stderr), "\n") > 3 {
+				t.Errorf("more than a few lines: %s", stderr)
+			}
+		})
+	}
+}
+
+func TestHelpNamesTheExitCodes(t *testing.T) {
+	for _, command := range [][]string{{"rate"}, {"migrate"}, {"plan", "apply"}} {
+		out := must(t, append(command, "--help")...)
+		if !strings.Contains(out, "Exit codes: 0 done") {
+			t.Errorf("%v --help has no exit codes:\n%s", command, out)
+		}
+	}
+}
