@@ -39,8 +39,40 @@ type Case struct {
 	Tags   []string
 	Begin  time.Time
 	Rules  hashmap.Rules
-	Line   int // in its file
+	Plan   *plan.Plan // set by the caller for a case without rules of its own
+	Line   int        // in its file
 	Points []Point
+
+	bare       bool // it has no rules
+	thresholds []plan.Rule
+}
+
+// Bare says whether the case has no rules of its own, so that a plan has to be
+// given.
+func (c *Case) Bare() bool { return c.bare }
+
+// Evaluator makes the evaluator of the case's rules or plan.
+func (c *Case) Evaluator() (*hashmap.Evaluator, error) {
+	if c.Plan == nil {
+		return hashmap.CompileRules(c.Rules), nil
+	}
+	units := map[string]string{}
+	for i := range c.Points {
+		units[c.Points[i].Metric] = c.Points[i].Unit
+	}
+	return hashmap.Compile(c.Plan, hashmap.Options{Units: units})
+}
+
+// fieldThresholds are the rules that compare values as numbers.
+func (c *Case) fieldThresholds() []plan.Rule {
+	if c.thresholds == nil {
+		rules := c.Rules.Rules
+		if c.Plan != nil {
+			rules = hashmap.FromPlan(c.Plan).Rules
+		}
+		c.thresholds = slices.DeleteFunc(slices.Clone(rules), func(r plan.Rule) bool { return r.Kind != plan.ThresholdKind || r.Field == "" })
+	}
+	return c.thresholds
 }
 
 // Point is a data point with the answer that is expected.
@@ -49,15 +81,15 @@ type Point struct {
 	Groupby, Metadata map[string]string
 	Want              decimal.Decimal
 	Error             string // not empty: CloudKitty stops here, we reject the point
-	Exotic            bool   // a field threshold meets a number that only CloudKitty reads: we reject it
-	OrderSensitive    bool   // CloudKitty's answer depends on the order of its rows
+	isBool            func(attribute string) bool
+	OrderSensitive    bool // CloudKitty's answer depends on the order of its rows
 }
 
 type jsonCase struct {
 	Name        string      `json:"name"`
 	Tags        []string    `json:"tags"`
 	PeriodBegin string      `json:"period_begin"`
-	Rules       jsonRules   `json:"rules"`
+	Rules       *jsonRules  `json:"rules"`
 	Points      []jsonPoint `json:"points"`
 	Note        string      `json:"note"`
 }
@@ -173,6 +205,10 @@ func parse(text []byte) (*Case, error) {
 		return nil, err
 	}
 	c.Begin = begin
+	if in.Rules == nil {
+		c.bare = true
+		in.Rules = &jsonRules{}
+	}
 	if c.Rules, err = in.Rules.read(); err != nil {
 		return nil, fmt.Errorf("case %s: %w", in.Name, err)
 	}
@@ -181,7 +217,7 @@ func parse(text []byte) (*Case, error) {
 		if err != nil {
 			return nil, fmt.Errorf("case %s, point %d: %w", in.Name, i+1, err)
 		}
-		p.Exotic = c.exotic(&p, in.Points[i].isBool)
+		p.isBool = in.Points[i].isBool
 		c.Points = append(c.Points, p)
 	}
 	return c, nil
@@ -320,15 +356,16 @@ func (in *jsonPoint) isBool(key string) bool {
 }
 
 // exotic says whether some threshold in force compares a value that CloudKitty
-// takes for a number and we do not.
-func (c *Case) exotic(p *Point, isBool func(string) bool) bool {
-	for i := range c.Rules.Rules {
-		r := &c.Rules.Rules[i]
-		if r.Kind != plan.ThresholdKind || r.Field == "" || r.Service != p.Metric ||
+// takes for a number and we do not, so that we reject the point.
+func (c *Case) exotic(p *Point) bool {
+	rules := c.fieldThresholds()
+	for i := range rules {
+		r := &rules[i]
+		if r.Service != p.Metric ||
 			r.Scope != "" && r.Scope != p.Scope || !r.ValidAt(p.Begin) {
 			continue
 		}
-		if v, ok := p.Attributes[r.Field]; ok && (isBool(r.Field) || pythonOnlyNumber(v)) {
+		if v, ok := p.Attributes[r.Field]; ok && (p.isBool(r.Field) || pythonOnlyNumber(v)) {
 			return true
 		}
 	}

@@ -81,7 +81,7 @@ func TestImportedRulesPriceAlike(t *testing.T) {
 			for i := range c.Points {
 				r := e.Price(&c.Points[i].Point)
 				a := casefile.Answer{Price: r.Price, Rule: r.Rule, Rejected: r.Reason}
-				if !casefile.Right(&c.Points[i], a) {
+				if !casefile.Right(c, &c.Points[i], a) {
 					t.Errorf("%s, point %d: %s, want %s\n%s", c.Name, i+1, a, c.Points[i].Want, p.YAML())
 				}
 				points++

@@ -33,7 +33,10 @@ func (Go) Name() string { return "evaluator" }
 
 // Price asks the evaluator for each point.
 func (Go) Price(_ context.Context, c *Case) ([]Answer, error) {
-	e := hashmap.CompileRules(c.Rules)
+	e, err := c.Evaluator()
+	if err != nil {
+		return nil, err
+	}
 	out := make([]Answer, len(c.Points))
 	for i := range c.Points {
 		r := e.Price(&c.Points[i].Point)
@@ -55,7 +58,10 @@ func (Folded) Name() string { return "folded" }
 
 // Price folds each point's combination.
 func (Folded) Price(_ context.Context, c *Case) ([]Answer, error) {
-	e := hashmap.CompileRules(c.Rules)
+	e, err := c.Evaluator()
+	if err != nil {
+		return nil, err
+	}
 	out := make([]Answer, len(c.Points))
 	for i := range c.Points {
 		p := &c.Points[i]
@@ -66,11 +72,25 @@ func (Folded) Price(_ context.Context, c *Case) ([]Answer, error) {
 			}
 		}
 		f := e.Fold(p.Metric, p.Scope, values, p.Begin)
-		if f.Reject != "" {
+		switch {
+		case f.Reject != "":
 			out[i].Rejected = f.Reject
+			continue
+		case f.PerPoint != "":
+			out[i].Unasked = f.PerPoint
+			continue
+		case c.Plan != nil && len(c.Plan.Expressions) > 0 && (!p.PriceIn.IsZero() || p.Qty.Exponent() < -hashmap.PriceScale):
+			out[i].Unasked = "expressions fold for tables' quantities and prices from 0"
 			continue
 		}
 		s := f.At(p.Qty)
+		if s.Reject != "" {
+			out[i].Rejected = s.Reject
+			continue
+		}
+		if s.Skip {
+			continue
+		}
 		price := hashmap.Round(p.PriceIn.Add(s.A.Mul(p.Qty)).Add(s.B))
 		out[i] = Answer{Price: price, Rule: s.Rule}
 		if price.Abs().GreaterThanOrEqual(tooLarge) {
@@ -94,11 +114,11 @@ var (
 // One kind of point is rejected although CloudKitty prices it: a field
 // threshold on a value that only CloudKitty takes for a number (1_000, digits
 // of other scripts, Infinity, JSON true).
-func Right(p *Point, a Answer) bool {
+func Right(c *Case, p *Point, a Answer) bool {
 	switch {
 	case a.Unasked != "":
 		return true
-	case p.Error != "", p.Exotic, p.Want.Abs().GreaterThanOrEqual(tooLarge):
+	case p.Error != "", c.exotic(p), p.Want.Abs().GreaterThanOrEqual(tooLarge):
 		return a.Rejected != ""
 	case a.Rejected != "":
 		return false
@@ -109,7 +129,10 @@ func Right(p *Point, a Answer) bool {
 
 // Summary counts what a run found.
 type Summary struct {
-	Cases, Points, Passed, Failed int
+	Cases  int `json:"cases"`
+	Points int `json:"points"`
+	Passed int `json:"passed"`
+	Failed int `json:"failed"`
 }
 
 // String is the last line of a report.
@@ -140,7 +163,7 @@ func Run(ctx context.Context, name string, cases iter.Seq2[*Case, error], out io
 		for i := range c.Points {
 			right := true
 			for j := range pricers {
-				right = right && Right(&c.Points[i], answers[j][i])
+				right = right && Right(c, &c.Points[i], answers[j][i])
 			}
 			if right {
 				sum.Passed++
@@ -157,7 +180,7 @@ func Run(ctx context.Context, name string, cases iter.Seq2[*Case, error], out io
 
 func mismatch(out io.Writer, name string, c *Case, i int, pricers []Pricer, answers [][]Answer) error {
 	p := &c.Points[i]
-	text := fmt.Sprintf("%s:%d: case %s, point %d: %s of %s: want %s", name, c.Line, c.Name, i+1, p.Qty, p.Metric, p.expected())
+	text := fmt.Sprintf("%s:%d: case %s, point %d: %s of %s: want %s", name, c.Line, c.Name, i+1, p.Qty, p.Metric, c.expected(p))
 	for j, pricer := range pricers {
 		text += fmt.Sprintf("; %s: %s", pricer.Name(), answers[j][i])
 	}
@@ -165,11 +188,11 @@ func mismatch(out io.Writer, name string, c *Case, i int, pricers []Pricer, answ
 	return err
 }
 
-func (p *Point) expected() string {
+func (c *Case) expected(p *Point) string {
 	switch {
 	case p.Error != "":
 		return "rejected (" + p.Error + ")"
-	case p.Exotic:
+	case c.exotic(p):
 		return "rejected (field threshold on a value that is no number)"
 	case p.Want.Abs().GreaterThanOrEqual(tooLarge):
 		return "rejected (out of range)"
