@@ -143,11 +143,13 @@ func (m *Metric) table(period time.Duration) (string, time.Duration) {
 
 // query is what the templates are filled with.
 type query struct {
-	m      *Metric
-	o      UsageOptions
-	bucket time.Duration
-	used   []string // columns of the table, in the order of c_0, c_1 …
-	whole  bool     // one row is one usage row: no second GROUP BY
+	m           *Metric
+	o           UsageOptions
+	bucket      time.Duration
+	used        []string // columns of the table, in the order of c_0, c_1 …
+	texts       []string // columns in the order of x_0, x_1 …: text(column)
+	whole       bool     // one row is one usage row: no second GROUP BY
+	hasResource bool     // r_ is derived
 
 	Table, TimeRange               string
 	Final                          bool
@@ -155,7 +157,7 @@ type query struct {
 	GroupKey                       []string // set: deduplicated by GROUP BY
 	KeyColumns, OtherColumns       []string
 	Region, Scope, Begin           string
-	RowGuards                      []string
+	Derived, RowGuards             []string
 	CapWindow, Cap, RowCovered     string
 	Filter                         string
 	GroupBy, Aggregates            []string
@@ -187,15 +189,17 @@ func (m *Metric) query(o UsageOptions) (*query, error) {
 		q.Table = o.TableName(table)
 	}
 	q.Final = m.tier != nil && o.Dedup == Final
-	q.whole = bucket == o.Period && len(m.RowKey) > 0
+	// A table of the operator's is always grouped: its columns may hold NULL and
+	// '', which are two keys but one attribute.
+	q.whole = bucket == o.Period && m.tier != nil
 	for _, key := range m.RowKey {
 		q.whole = q.whole && q.tellsApart(key)
 	}
 	q.Region = "CAST('' AS LowCardinality(String))"
 	if m.RegionKey != "" {
-		q.Region = q.low(m.RegionKey)
+		q.Region = q.low(m.RegionKey, q.plainText)
 	}
-	q.Scope = fmt.Sprintf("transform(%s, [''], [%s])", q.low(m.ScopeKey), quoteSQL(Unattributed))
+	q.Scope = fmt.Sprintf("transform(%s, [''], [%s])", q.low(m.ScopeKey, q.plainText), quoteSQL(Unattributed))
 	q.Begin = q.column(m.Time)
 	if m.tier == nil || bucket != o.Period {
 		q.Begin = fmt.Sprintf("toDateTime(intDiv(toUnixTimestamp(%s), %d) * %[2]d, 'UTC')", q.Begin, seconds64(o.Period))
@@ -249,9 +253,9 @@ func (q *query) kind(name string) (column, bool) {
 // nilUUID is what the tiers hold where a network is not known.
 const nilUUID = "00000000-0000-0000-0000-000000000000"
 
-// text gives a column as String, or LowCardinality(String) where it is stored
-// so; ” where it has no value.
-func (q *query) text(name string) string {
+// plainText gives a column as String, or LowCardinality(String) where it is
+// stored so; ” where it has no value.
+func (q *query) plainText(name string) string {
 	c := q.column(name)
 	kind, ok := q.kind(name)
 	switch {
@@ -265,29 +269,88 @@ func (q *query) text(name string) string {
 	return fmt.Sprintf("toString(%s)", c)
 }
 
+// text is plainText, computed early for a table of the operator's, so that
+// rows are grouped by what is shown of them.
+func (q *query) text(name string) string {
+	if q.m.tier != nil {
+		return q.plainText(name)
+	}
+	i := slices.Index(q.texts, name)
+	if i < 0 {
+		i = len(q.texts)
+		q.texts = append(q.texts, name)
+		q.Derived = append(q.Derived, fmt.Sprintf("%s AS x_%d", q.plainText(name), i))
+	}
+	return fmt.Sprintf("x_%d", i)
+}
+
 // low gives a column as LowCardinality(String).
-func (q *query) low(name string) string {
+func (q *query) low(name string, text func(string) string) string {
 	if kind, ok := q.kind(name); ok && kind.kind == lowText {
 		return q.column(name)
 	}
-	return fmt.Sprintf("toLowCardinality(%s)", q.text(name))
+	return fmt.Sprintf("toLowCardinality(%s)", text(name))
 }
 
 func (q *query) resource() string {
+	if q.m.tier == nil {
+		if !q.hasResource {
+			q.hasResource = true
+			q.Derived = append(q.Derived, q.joined(q.plainText)+" AS r_")
+		}
+		return "r_"
+	}
+	return q.joined(func(name string) string {
+		if kind, _ := q.kind(name); kind.kind == uuid {
+			return fmt.Sprintf("toString(%s)", q.column(name)) // a resource is never absent
+		}
+		return q.plainText(name)
+	})
+}
+
+func (q *query) joined(text func(string) string) string {
 	parts := make([]string, len(q.m.Resource))
 	for i, name := range q.m.Resource {
-		kind, ok := q.kind(name)
-		switch {
-		case ok && kind.kind == uuid:
-			parts[i] = fmt.Sprintf("toString(%s)", q.column(name))
-		default:
-			parts[i] = q.text(name)
-		}
+		parts[i] = text(name)
 	}
 	if len(parts) == 1 {
 		return fmt.Sprintf("CAST(%s AS String)", parts[0])
 	}
 	return fmt.Sprintf("CAST(concat(%s) AS String)", strings.Join(parts, ", '/', "))
+}
+
+// group lists what tells usage rows apart.
+func (q *query) group() []string {
+	var out []string
+	for _, a := range q.m.Attributes() {
+		if q.m.tier != nil {
+			out = append(out, q.column(a.Column))
+		} else {
+			out = append(out, q.text(a.Column))
+		}
+	}
+	if q.m.tier != nil {
+		for _, name := range q.m.Resource {
+			out = append(out, q.column(name))
+		}
+	} else {
+		out = append(out, q.resource())
+	}
+	slices.Sort(out)
+	return append([]string{"region", "scope", "begin"}, slices.Compact(out)...)
+}
+
+// rowOrder lists what puts rows in order of time and key.
+func (q *query) rowOrder() []string {
+	out := []string{q.column(q.m.Time)}
+	for _, name := range q.m.RowKey {
+		if q.m.tier != nil {
+			out = append(out, q.column(name))
+		} else {
+			out = append(out, q.text(name))
+		}
+	}
+	return out
 }
 
 // attributes builds the map from constant names of type String and casts it:
@@ -313,7 +376,7 @@ func (q *query) fields(names []string) {
 			q.Fields = append(q.Fields, "CAST('' AS LowCardinality(String))")
 			continue
 		}
-		q.Fields = append(q.Fields, q.low(all[i].Column))
+		q.Fields = append(q.Fields, q.low(all[i].Column, q.text))
 	}
 }
 
@@ -392,17 +455,10 @@ func (q *query) capPerResource() {
 	if q.bucket != 0 {
 		slot = q.column(m.Time)
 	}
-	partition := []string{"region", slot}
-	for _, name := range m.Resource {
-		partition = append(partition, q.column(name))
-	}
-	order := []string{q.column(m.Time)}
-	for _, name := range m.RowKey {
-		order = append(order, q.column(name))
-	}
-	order = append(order, "scope")
+	partition := []string{"region", slot, q.resource()}
+	order := append(q.rowOrder(), "scope")
 	for _, a := range m.Attributes() {
-		order = append(order, q.column(a.Column))
+		order = append(order, q.text(a.Column))
 	}
 	for _, name := range m.Value {
 		order = append(order, q.column(name))
@@ -423,15 +479,7 @@ func (q *query) usage() error {
 	}
 	var group []string
 	if !q.whole {
-		group = append(group, "region", "scope", "begin")
-		for _, name := range q.m.Resource {
-			group = append(group, q.column(name))
-		}
-		for _, a := range q.m.Attributes() {
-			group = append(group, q.column(a.Column))
-		}
-		slices.Sort(group[3:])
-		group = slices.Compact(group)
+		group = q.group()
 	}
 	quantity, err := q.m.quantity(q.raw())
 	if err != nil {
@@ -483,11 +531,7 @@ func (q *query) raw() raw {
 	case Max:
 		q.aggregate("n_", call("max", r.sql))
 	case Last:
-		order := []string{q.column(m.Time)}
-		for _, name := range m.RowKey {
-			order = append(order, q.column(name))
-		}
-		order = append(order, q.column(m.Value[0]))
+		order := append(q.rowOrder(), r.sql)
 		q.aggregate("n_", call("argMax", fmt.Sprintf("%s, tuple(%s)", r.sql, strings.Join(order, ", "))))
 	case Avg:
 		return q.mean(r, cond)
@@ -588,17 +632,7 @@ func (q *query) place(group []string) {
 	q.GroupBy = group
 	grouped := len(m.Version) > 0 && (m.tier == nil || q.o.Dedup == Grouped)
 	if group != nil && !grouped && len(m.RowKey) > 0 {
-		var rest []string
-		for _, name := range append([]string{m.Time}, m.RowKey...) {
-			if c := q.column(name); !slices.Contains(group, c) && name != m.RegionKey && name != m.ScopeKey {
-				rest = append(rest, c)
-			}
-		}
-		distinct := "1"
-		if len(rest) > 0 {
-			distinct = fmt.Sprintf("uniqExact(%s)", strings.Join(rest, ", "))
-		}
-		q.GroupGuard = m.fail("count() != "+distinct, "two rows with one key: deduplication by FINAL is not enough here") + " = 0"
+		q.GroupGuard = m.fail("count() != "+q.distinctRows(group), "two rows with one key: deduplication by FINAL is not enough here") + " = 0"
 	}
 	if grouped {
 		key := append([]string{m.Time}, m.RowKey...)
@@ -621,6 +655,23 @@ func (q *query) place(group []string) {
 		q.Names = append(q.Names, c)
 		q.Columns = append(q.Columns, fmt.Sprintf("t.%s AS %s", quoteName(name), c))
 	}
+}
+
+// distinctRows counts the rows of a group that differ in their key. A tier's
+// columns that the group is made of need not be counted again; an operator's
+// may be NULL, which uniqExact passes over unless it is in a tuple.
+func (q *query) distinctRows(group []string) string {
+	m := q.m
+	var names []string
+	for _, name := range append([]string{m.Time}, m.RowKey...) {
+		if m.tier == nil || !slices.Contains(group, q.column(name)) && name != m.RegionKey && name != m.ScopeKey {
+			names = append(names, q.column(name))
+		}
+	}
+	if m.tier == nil {
+		return fmt.Sprintf("uniqExact(tuple(%s))", strings.Join(names, ", "))
+	}
+	return fmt.Sprintf("uniqExact(%s)", strings.Join(names, ", "))
 }
 
 // version is what the greatest of decides which row of a key counts. A tier's

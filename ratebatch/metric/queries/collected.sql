@@ -18,7 +18,7 @@
 {{- end}}
 {{- end}}
 {{- define "scoped"}}
-  SELECT {{.Region}} AS region, {{.Scope}} AS scope, {{.Begin}} AS begin{{range .Names}}, {{.}}{{end}}
+  SELECT {{.Region}} AS region, {{.Scope}} AS scope, {{.Begin}} AS begin{{range .Names}}, {{.}}{{end}}{{range .Derived}}, {{.}}{{end}}
   FROM ({{template "rows" .}})
 {{- if .RowGuards}}
   WHERE {{join .RowGuards " AND "}}{{end}}
