@@ -55,7 +55,9 @@ func newPricer(a *attempt, set *metric.Set, summary store.PassSummary) (*pricer,
 			if err != nil {
 				return nil, err
 			}
-			e = hashmap.CompileRules(hashmap.FromPlan(parsed))
+			if e, err = hashmap.Compile(parsed, hashmap.Options{Units: units(set)}); err != nil {
+				return nil, err
+			}
 			evaluators[span.Version.Digest] = e
 		}
 		begins := []time.Time{span.Begin}
@@ -83,6 +85,15 @@ func newPricer(a *attempt, set *metric.Set, summary store.PassSummary) (*pricer,
 	}
 	p.filtered = !p.dense()
 	return p, nil
+}
+
+// units has the unit of each metric, for expressions that look at it.
+func units(set *metric.Set) map[string]string {
+	out := make(map[string]string, len(set.Metrics))
+	for _, m := range set.Metrics {
+		out[m.Name] = m.Unit
+	}
+	return out
 }
 
 func ceilSecond(t time.Time) time.Time {

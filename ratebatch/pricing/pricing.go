@@ -27,12 +27,6 @@ const maxDense = 1 << 16
 // usage turned up that was not there when prices were folded.
 const ChangedMessage = "usage changed under the pass"
 
-// Buckets that a folded price can put usage into.
-const (
-	BucketUnpriced = "unpriced"
-	BucketRejected = "rejected"
-)
-
 // Combo is one combination of everything but the quantity that a price
 // depends on, as found in the usage of a pass.
 type Combo struct {
@@ -259,7 +253,7 @@ func planForm(combos []Combo, levels []*big.Int) form {
 // largest |raw quantity| in it.
 func each(combos []Combo, levels []*big.Int, visit func(hashmap.Step, *big.Int)) {
 	for _, combo := range combos {
-		if combo.Folded.Reject != "" {
+		if len(combo.Folded.Steps) == 0 {
 			continue
 		}
 		for step := range len(levels) + 1 {
@@ -337,14 +331,21 @@ func (f form) coefficient(combo Combo, levels []*big.Int, step int) (coefficient
 	if !ok {
 		return coefficient{}, false
 	}
-	if combo.Folded.Reject != "" {
-		return coefficient{rule: combo.Folded.Reject, bucket: BucketRejected, qmax: q}, true
+	switch {
+	case combo.Folded.Reject != "":
+		return coefficient{rule: combo.Folded.Reject, bucket: string(hashmap.Rejected), qmax: q}, true
+	case combo.Folded.PerPoint != "":
+		return coefficient{inGo: true, qmax: q}, true
 	}
 	s := stepOf(combo.Folded, levels, step)
 	c := coefficient{a: s.A, b: s.B, rule: s.Rule, qmax: q}
-	if s.Unpriced {
-		c.a, c.b, c.bucket = decimal.Zero, decimal.Zero, BucketUnpriced
-		return c, true
+	switch {
+	case s.Reject != "":
+		return coefficient{rule: s.Reject, bucket: string(hashmap.Rejected), qmax: q}, true
+	case s.Skip:
+		return coefficient{rule: s.Rule, bucket: string(hashmap.Skipped), qmax: q}, true
+	case s.Unpriced:
+		return coefficient{rule: s.Rule, bucket: string(hashmap.Unpriced), qmax: q}, true
 	}
 	if scaleOf(s) > maxScale {
 		c.inGo = true

@@ -189,9 +189,9 @@ func TestPropertySQLPricesExactly(t *testing.T) {
 			}
 			want := answer{}
 			if folded[i].Reject != "" {
-				want = answer{decimal.Zero, folded[i].Reject, pricing.BucketRejected}
+				want = answer{decimal.Zero, folded[i].Reject, string(hashmap.Rejected)}
 			} else if s := step(folded[i], p.qty); s.Unpriced {
-				want = answer{decimal.Zero, s.Rule, pricing.BucketUnpriced}
+				want = answer{decimal.Zero, s.Rule, string(hashmap.Unpriced)}
 			} else {
 				want = answer{exact(s.A, s.B, p.qty), s.Rule, ""}
 			}

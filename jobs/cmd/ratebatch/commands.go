@@ -14,6 +14,7 @@ func commands(p *program) []*cobra.Command {
 		newWatermarkCmd(p),
 		newStatusCmd(p),
 		newDemoCmd(p),
+		newBenchCmd(p),
 		newEngineCmd(p),
 	}
 }

@@ -7,14 +7,19 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
-func newMetricsCmd(p *program) *cobra.Command {
-	v := versioned{kind: store.MetricVersions, noun: "metric set", read: func(name string, body []byte) (string, string, []string, error) {
+// metricVersions is the metric set as a versioned file.
+func metricVersions() versioned {
+	return versioned{kind: store.MetricVersions, noun: "metric set", read: func(name string, body []byte) (string, string, []string, error) {
 		set, err := metric.Parse(name, body)
 		if err != nil {
 			return "", "", nil, err
 		}
 		return set.Digest(), "", nil, nil
 	}}
+}
+
+func newMetricsCmd(p *program) *cobra.Command {
+	v := metricVersions()
 	cmd := &cobra.Command{
 		Use:   "metrics",
 		Short: "How usage is collected: apply, list and show metrics.yaml",

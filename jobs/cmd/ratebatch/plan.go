@@ -33,6 +33,7 @@ func newPlanCmd(p *program) *cobra.Command {
 		Short: "What usage costs: apply, list, show, compare and test rate plans",
 	}
 	cmd.AddCommand(p.applyCmd(v), p.listCmd(v), p.showCmd(v), p.planDiffCmd(v))
+	cmd.AddCommand(planOfflineCommands(p)...)
 	return cmd
 }
 

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ratebatch/ratebatch/fixtures/bench"
+	"github.com/ratebatch/ratebatch/jobs/rate"
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/engine"
+	"github.com/ratebatch/ratebatch/ratebatch/engine/enginebench"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// benchSize says how much work each benchmark does.
+type benchSize struct {
+	scopes, instances, hours int // usage of the rate benchmarks
+	runs                     int
+	engineRows               int
+}
+
+var benchSizes = map[string]benchSize{
+	"quick": {scopes: 50, instances: 20, hours: 24, runs: 3, engineRows: 50_000},
+	"":      {scopes: 500, instances: 40, hours: 720, runs: 5, engineRows: 1_000_000},
+}
+
+// suite is one group of figures.
+type suite struct {
+	name string
+	run  func(ctx context.Context, p *program, dir string, size benchSize) ([]bench.Figure, error)
+}
+
+var suites = []suite{
+	{"engine", benchEngine},
+	{"rate", benchRate},
+}
+
+func newBenchCmd(p *program) *cobra.Command {
+	var quick bool
+	var only, out string
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure, as ratios in one run, and write bench/results.json",
+		Long: `Bench works on the embedded engine in a folder of its own and removes it again.
+Figures are ratios to something measured in the same run, so another machine's
+speed does not matter; limits are those the project promises.`,
+		Example: "  ratebatch bench\n  ratebatch bench --quick --only rate",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			size := benchSizes[""]
+			if quick {
+				size = benchSizes["quick"]
+			}
+			return p.bench(cmd.Context(), size, only, out)
+		},
+	}
+	cmd.Flags().BoolVar(&quick, "quick", false, "every benchmark once, small: that none rots")
+	cmd.Flags().StringVar(&only, "only", "", "only this group: engine, rate, …")
+	cmd.Flags().StringVar(&out, "out", "bench/results.json", "where to write the figures")
+	return cmd
+}
+
+func (p *program) bench(ctx context.Context, size benchSize, only, out string) error {
+	var figures []bench.Figure
+	found := false
+	for _, s := range suites {
+		if only != "" && only != s.name {
+			continue
+		}
+		found = true
+		started := p.now()
+		dir, err := os.MkdirTemp("", "ratebatch-bench-")
+		if err != nil {
+			return err
+		}
+		some, err := s.run(ctx, p, dir, size)
+		if removeErr := os.RemoveAll(dir); err == nil {
+			err = removeErr
+		}
+		if err != nil {
+			return fmt.Errorf("bench %s: %w", s.name, err)
+		}
+		figures = append(figures, some...)
+		fmt.Fprintf(p.stderr, "bench %s: %.1f s\n", s.name, p.now().Sub(started).Seconds())
+	}
+	if !found {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("no group of benchmarks is called %q", only)}
+	}
+	if err := bench.Print(p.stdout, figures); err != nil {
+		return err
+	}
+	return bench.Write(out, figures)
+}
+
+func benchEngine(ctx context.Context, _ *program, dir string, size benchSize) ([]bench.Figure, error) {
+	some, err := enginebench.Run(ctx, enginebench.Options{Dir: dir, Rows: size.engineRows, Runs: size.runs})
+	out := make([]bench.Figure, len(some))
+	for i, f := range some {
+		out[i] = bench.Figure(f)
+	}
+	return out, err
+}
+
+// benchPlan has 20 mappings and 5 thresholds over 40 flavors.
+func benchPlan(cost func(i int) string) []byte {
+	var b strings.Builder
+	b.WriteString("currency: EUR\ngroups: [base]\nservices:\n  - name: instance\n    fields:\n      - name: flavor_name\n        mappings:\n")
+	for i := range 20 {
+		fmt.Fprintf(&b, "          - {value: flavor-%02d, type: flat, cost: %q}\n", i*2, cost(i))
+	}
+	b.WriteString("    mappings:\n      - {type: flat, cost: \"0.01\", group: base}\n    thresholds:\n")
+	for i := range 5 {
+		fmt.Fprintf(&b, "      - {level: \"0.%d\", type: rate, cost: \"0.9%d\", group: base}\n", i+1, i)
+	}
+	return []byte(b.String())
+}
+
+// benchMetrics is the one metric of the rate benchmarks.
+func benchMetrics(factor string) []byte {
+	return []byte(`metrics:
+  instance:
+    unit: instance
+    table: instance_metrics
+    quantity: time
+    factor: ` + factor + `
+    groupby: [user_id, flavor_name, vcpus, image_id]
+    metadata: [instance_name]
+`)
+}
+
+func benchRate(ctx context.Context, p *program, dir string, size benchSize) (figures []bench.Figure, err error) {
+	e, err := engine.Open(ctx, engine.Options{DataDir: dir, Database: "bench", Create: true, Log: p.log})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if closeErr := e.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	s := store.New(e.Conn(), e.Database())
+	keep := store.Retention{Raw: demoRetention, FiveMin: demoRetention, Hourly: demoRetention}
+	if _, err := s.Migrate(ctx, store.MigrateOptions{Retention: keep}); err != nil {
+		return nil, err
+	}
+	if err := bench.HourlyUsage(ctx, e.Conn(), size.scopes, size.instances, size.hours); err != nil {
+		return nil, err
+	}
+	begin := bench.UsageBegin
+	if err := s.SetWatermark(ctx, store.Watermark{Region: "RegionOne", CompleteUntil: begin.Add(time.Duration(size.hours) * time.Hour), Source: "operator"}, "bench"); err != nil {
+		return nil, err
+	}
+	measure := func(planBody, metricsBody []byte, from time.Time) (rate.Measurement, error) {
+		for _, x := range []struct {
+			v    versioned
+			body []byte
+		}{{planVersions(), planBody}, {metricVersions(), metricsBody}} {
+			digest, currency, _, err := x.v.read("bench.yaml", x.body)
+			if err != nil {
+				return rate.Measurement{}, err
+			}
+			if _, err := s.AddVersion(ctx, x.v.kind, store.Version{Digest: digest, Body: string(x.body), Currency: currency, ValidFrom: from}); err != nil {
+				return rate.Measurement{}, err
+			}
+		}
+		job := &rate.Job{Store: s, Log: p.log, Options: rate.Options{Now: begin.Add(time.Duration(size.hours+48) * time.Hour), Period: time.Hour, WaitPeriods: 2,
+			First: rate.FirstPeriod{Kind: "usage"}, MaxPassRows: 1 << 40}}
+		return job.Measure(ctx, size.runs)
+	}
+	simple, err := measure(benchPlan(func(i int) string { return fmt.Sprintf("0.%02d", i+1) }), benchMetrics("1"), time.Unix(0, 0))
+	if err != nil {
+		return nil, err
+	}
+	rounded, err := measure(benchPlan(func(i int) string { return fmt.Sprintf("0.0000%024d", 1234567890123456789+i) }), benchMetrics("1/1048576"), time.Unix(1, 0))
+	if err != nil {
+		return nil, err
+	}
+	figure := func(name string, a, b []time.Duration, limit float64) bench.Figure {
+		median, spread := bench.Median(a)
+		return bench.Figure{Name: name, Value: median.Seconds(), Unit: "s", Ratio: bench.MedianRatio(a, b), Limit: limit, Runs: len(a), Spread: spread}
+	}
+	p.log.DebugContext(ctx, "rate benchmark", "rows", simple.UsageRows, "forms", simple.Forms, "rounded_forms", rounded.Forms, "fold", simple.Fold, "fingerprint", simple.Fingerprint, "readback", simple.Readback)
+	copied, spread := bench.Median(simple.Copy)
+	figures = []bench.Figure{
+		figure("rate_vs_copy", simple.Rating, simple.Copy, 1.3),
+		figure("rate_rounded_vs_copy", rounded.Rating, rounded.Copy, 1.4),
+		figure("dedup_vs_plain", simple.Copy, simple.CopyPlain, 0),
+		{Name: "copy", Value: float64(simple.UsageRows) / copied.Seconds(), Unit: "rows/s", Runs: len(simple.Copy), Spread: spread},
+	}
+	last, err := benchWholePass(ctx, p, s, size)
+	return append(figures, last...), err
+}
+
+// benchWholePass runs the job itself once, from hourly usage to committed lines.
+func benchWholePass(ctx context.Context, p *program, s *store.Store, size benchSize) ([]bench.Figure, error) {
+	job := &rate.Job{Store: s, Log: p.log, Options: rate.Options{Now: bench.UsageBegin.Add(time.Duration(size.hours+48) * time.Hour), Period: time.Hour, WaitPeriods: 2,
+		First: rate.FirstPeriod{Kind: "usage"}}}
+	result, err := p.runRate(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	// CloudKitty's own code end to end at 1,000 points per scope and period, on
+	// a machine of this kind: 5,247 points a second.
+	const peer = 5247
+	speed := float64(result.Lines) / result.Seconds
+	return []bench.Figure{{Name: "rate_lines_per_second", Value: speed, Unit: "lines/s", Runs: 1},
+		{Name: "rate_vs_peer", Value: speed / peer, Unit: "times the peer's 5,247 points/s", Runs: 1}}, nil
+}
