@@ -293,6 +293,71 @@ func (s *soak) insert(ctx context.Context, e *engine.Engine, b soakBlock) error 
 	return nil
 }
 
+// TestNothingPilesUp repeats everything that takes something in the engine: one
+// engine, so that what a statement leaves behind adds up.
+func TestNothingPilesUp(t *testing.T) {
+	dir := t.TempDir()
+	e := open(t, dir)
+	if err := e.Conn().Exec(t.Context(), "CREATE TABLE t (a UInt64) ENGINE = MergeTree ORDER BY a"); err != nil {
+		t.Fatal(err)
+	}
+	round := func() {
+		var wg sync.WaitGroup
+		for client := range 4 {
+			wg.Go(func() {
+				for i := range 25 {
+					settings := clickhouse.Settings{"max_block_size": 1000 + i}
+					if i%5 == 0 {
+						settings["session_id"] = fmt.Sprintf("s%d-%d", client, i)
+						settings["close_session"] = 1
+					}
+					ctx := clickhouse.Context(t.Context(), clickhouse.WithSettings(settings))
+					if err := e.Conn().Exec(ctx, "SELECT 1"); err != nil {
+						t.Error(err)
+					}
+					if _, err := drain(t, &endpointUnderTest{Engine: e}, "SELECT number FROM numbers(100000)"); err != nil {
+						t.Error(err)
+					}
+					_ = e.Conn().Exec(ctx, "SELECT nope") // it fails, as it should
+					short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+					_ = e.Conn().Exec(short, "SELECT sum(sipHash64(number)) FROM numbers(1000000000000)") // cancelled
+					cancel()
+					left, leave := context.WithCancel(t.Context())
+					if rows, err := e.Conn().Query(left, "SELECT number FROM numbers(100000000)"); err == nil {
+						rows.Next()
+						leave()
+						_ = rows.Close() // given up early
+					}
+					leave()
+				}
+			})
+		}
+		wg.Wait()
+		if err := e.Conn().Exec(t.Context(), "INSERT INTO t SELECT number FROM numbers(1000)"); err != nil {
+			t.Error(err)
+		}
+	}
+	rounds := 6
+	if os.Getenv(envSoak) != "" {
+		rounds = 40
+	}
+	var early process
+	for i := range rounds {
+		round()
+		if i == 2 {
+			time.Sleep(500 * time.Millisecond)
+			early = inspect(t, dir)
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	late := inspect(t, dir)
+	t.Logf("after 3 rounds: %v", early)
+	t.Logf("after %d rounds: %v", rounds, late)
+	if late.rss > early.rss+150 || late.fds > early.fds+40 || late.Goroutines > early.Goroutines+5 || late.Statements > 0 || late.Sessions > early.Sessions {
+		t.Error("something piles up in the engine")
+	}
+}
+
 // TestBoundedMemory moves many rows through the endpoint in one INSERT and one
 // SELECT: the engine must not keep them.
 func TestBoundedMemory(t *testing.T) {
