@@ -97,6 +97,9 @@ func CompileRules(r Rules) *Evaluator {
 			groups[name] = len(groups)
 		}
 		out := &rule{Rule: in, index: i, group: groups[name]}
+		if in.Kind == plan.ThresholdKind {
+			out.index += len(r.Rules)
+		}
 		s := e.service(in.Service)
 		under := &s.parent
 		if in.Field != "" {
@@ -256,7 +259,7 @@ type mappingKey struct{ scope, value string }
 
 type rule struct {
 	*plan.Rule
-	index int // in the order of the plan
+	index int // mappings, then thresholds, each in the order of the plan
 	group int
 }
 
@@ -316,7 +319,8 @@ func pick(out, from []*rule, at time.Time, same func(a, b *rule) bool) []*rule {
 	return out
 }
 
-// ruleNames joins the ids of rules in the order of the plan.
+// ruleNames joins the ids of rules: mappings, then thresholds, each in the
+// order of the plan.
 func ruleNames(rules []*rule) string {
 	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(a.index, b.index) })
 	rules = slices.CompactFunc(rules, func(a, b *rule) bool { return a == b })

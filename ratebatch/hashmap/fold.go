@@ -15,7 +15,7 @@ import (
 type Step struct {
 	From     *decimal.Decimal // the step holds for quantities from here on; nil for the lowest
 	A, B     decimal.Decimal
-	Rule     string // ids of the rules that made the price, in the plan's order: "m3+t1"
+	Rule     string // ids of the rules that made the price, in the plan's order, mappings first: "m3+t1"
 	Unpriced bool   // no rule matched; A and B are 0
 	Skip     bool   // the plan's skip condition holds: bucket skipped, no price
 	Reject   string // an expression has no answer here: bucket rejected, with this reason
