@@ -93,13 +93,14 @@ func (s *Store) RollupWith(ctx context.Context, o RollupOptions) (RollupResult, 
 	if err := s.Row(ctx, "server_time", nil, &now); err != nil {
 		return RollupResult{}, err
 	}
+	now = now.UTC().Truncate(time.Second)
 	result := RollupResult{From: o.From.UTC().Truncate(time.Hour), To: o.To.UTC(), Rows: map[string]uint64{}}
 	if o.To.IsZero() || now.Before(o.To) {
-		result.To = now.UTC()
+		result.To = now
 	} else if up := result.To.Truncate(time.Hour); !up.Equal(result.To) {
 		result.To = up.Add(time.Hour)
 		if now.Before(result.To) {
-			result.To = now.UTC()
+			result.To = now
 		}
 	}
 	if result.From.Unix() < 0 {
@@ -126,14 +127,19 @@ func (s *Store) RollupWith(ctx context.Context, o RollupOptions) (RollupResult, 
 			o.Progress(RollupProgress{Tier: tier, Begin: c.begin, End: c.end, Done: i + 1, Total: len(chunks)})
 		}
 	}
-	for i := range tierKinds {
-		for _, tier := range tierKinds[i].tiers {
-			var rows uint64
-			if err := s.Row(ctx, "rollup_rows", Params{"tier": tier, "from": result.From, "to": result.To}, &rows); err != nil {
-				return result, err
-			}
-			result.Rows[tier] = rows
-		}
+	type tierRows struct {
+		tier string
+		rows uint64
+	}
+	counts, err := Collect(ctx, s, "rollup_rows", Params{"from": result.From, "to": result.To}, func(rows driver.Rows) (tierRows, error) {
+		var r tierRows
+		return r, rows.Scan(&r.tier, &r.rows)
+	})
+	if err != nil {
+		return result, err
+	}
+	for _, c := range counts {
+		result.Rows[c.tier] = c.rows
 	}
 	return result, nil
 }
@@ -148,7 +154,7 @@ func (s *Store) rollupChunks(ctx context.Context, kind *tierKind, now time.Time,
 	// A bucket whose beginning is older than the raw tier's retention may have
 	// lost samples. Its row must stay, and a late sample must not take the place
 	// of an expired one in the count.
-	if oldest := now.Add(-retention).UTC().Truncate(time.Hour).Add(time.Hour); retention > 0 && from.Before(oldest) {
+	if oldest := now.Add(-retention).Truncate(time.Hour).Add(time.Hour); retention > 0 && from.Before(oldest) {
 		from = oldest
 		if result.Before.IsZero() || oldest.After(result.Before) {
 			result.Before = oldest
@@ -157,7 +163,7 @@ func (s *Store) rollupChunks(ctx context.Context, kind *tierKind, now time.Time,
 	if !from.Before(result.To) {
 		return nil, nil
 	}
-	days, err := Collect(ctx, s, "rollup_days", Params{"samples": kind.samples, "from": from, "to": result.To}, func(rows driver.Rows) (dayCount, error) {
+	days, err := Collect(ctx, s, "rollup_days", Params{"kind": kind.name, "from": from, "to": result.To}, func(rows driver.Rows) (dayCount, error) {
 		var d dayCount
 		return d, rows.Scan(&d.day, &d.samples, &d.reach)
 	})
