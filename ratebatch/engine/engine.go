@@ -13,6 +13,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/http"
 	"sync"
 	"time"
 
@@ -168,6 +169,19 @@ func common(o Options, c *clickhouse.Options) {
 	c.MaxOpenConns = o.MaxConns
 	c.MaxIdleConns = o.MaxConns
 	c.ConnMaxLifetime = time.Hour
+	// The client makes a transport for each of its connections, and those that
+	// end while a cancelled answer still arrives keep a socket for an hour. One
+	// transport for all has a bound.
+	var shared *http.Transport
+	var once sync.Once
+	c.TransportFunc = func(t *http.Transport) (http.RoundTripper, error) {
+		once.Do(func() {
+			shared = t
+			shared.MaxIdleConns, shared.MaxIdleConnsPerHost = o.MaxConns, o.MaxConns
+			shared.IdleConnTimeout = 90 * time.Second
+		})
+		return shared, nil
+	}
 	c.BlockBufferSize = 10
 	c.ClientInfo.Products = append(c.ClientInfo.Products, struct{ Name, Version string }{"ratebatch", "1"})
 }
