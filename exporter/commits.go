@@ -341,3 +341,34 @@ func (c *commitCheck) mismatch(scope string, begin uint64, detail string) error 
 	}
 	return &mismatchError{scope, period, detail}
 }
+
+// decimalOf reads a word of a decimal column.
+func decimalOf(word []byte) decimal.Decimal {
+	return wideOf(word).decimal()
+}
+
+// wordOf writes a number as a word of a decimal column; ok is false if it has
+// more digits than DECIMAL(38,18) holds.
+func wordOf(d decimal.Decimal) (word [16]byte, ok bool) {
+	n := d.Shift(Scale)
+	if !n.IsInteger() || n.Abs().Cmp(decimalLimit) >= 0 {
+		return word, false
+	}
+	v := n.BigInt()
+	if v.Sign() < 0 {
+		v.Add(v, new(big.Int).Lsh(big.NewInt(1), 128))
+	}
+	v.FillBytes(word[:])
+	return word, true
+}
+
+var decimalLimit = decimal.New(1, Precision)
+
+// wideOf widens a word of a decimal column.
+func wideOf(word []byte) wide {
+	w := wide{binary.BigEndian.Uint64(word[8:]), binary.BigEndian.Uint64(word)}
+	if int64(w[1]) < 0 {
+		w[2], w[3] = ^uint64(0), ^uint64(0)
+	}
+	return w
+}

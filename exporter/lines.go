@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -52,6 +54,7 @@ const (
 	outBucket
 	outPart
 	outRevision
+	outCorrects
 )
 
 // lineBuilder turns blocks of rated lines into tables of the dataset lines and
@@ -60,8 +63,8 @@ type lineBuilder struct {
 	table  *table
 	check  *commitCheck
 	remap  [inColumns][]uint32 // word of the block's dictionary -> word of ours, null while unknown
-	quoted [outRevision + 1]quotes
 	maps   mapWords
+	series seriesIDs
 	name   []byte // namespace and name of the line in hand
 	id     []byte
 	text   []byte // scratch
@@ -69,38 +72,62 @@ type lineBuilder struct {
 }
 
 func newLineBuilder(check *commitCheck) *lineBuilder {
-	b := &lineBuilder{check: check, times: map[uint32][]byte{}}
-	b.name = append(b.name, LineNamespace[:]...)
-	return b
+	return &lineBuilder{check: check, times: map[uint32][]byte{}}
 }
 
 // start directs the lines that follow into an empty table.
 func (b *lineBuilder) start(t *table) {
 	b.table = t
-	for i := range b.quoted {
-		b.quoted[i].reset()
-	}
 	b.maps.reset()
+	b.series.reset()
 }
 
-// quotes keeps the JSON form of a dictionary's words, made when first needed.
-type quotes struct {
-	bytes []byte
-	ends  []uint32
+// seriesIDs are the ids of the series of a row group. A series is known by the
+// words of its five columns.
+type seriesIDs struct {
+	keys []seriesKey
+	ids  []uuid.UUID
+	find map[seriesKey]uint32
+	next []uint32 // the series that followed last time
+	last uint32
 }
 
-func (q *quotes) reset() { q.bytes, q.ends = q.bytes[:0], q.ends[:0] }
+type seriesKey [5]uint32
 
-func (q *quotes) get(d *dictionary, i uint32) []byte {
-	for len(q.ends) <= int(i) {
-		q.bytes = appendQuoted(q.bytes, d.word(uint32(len(q.ends))))
-		q.ends = append(q.ends, uint32(len(q.bytes)))
+func (s *seriesIDs) reset() {
+	s.keys, s.ids, s.next, s.last = s.keys[:0], s.ids[:0], s.next[:0], 0
+	if s.find == nil {
+		s.find = map[seriesKey]uint32{}
 	}
-	var begin uint32
-	if i > 0 {
-		begin = q.ends[i-1]
+	clear(s.find)
+}
+
+// of gives the id of the series of a row of t.
+func (s *seriesIDs) of(t *table, row int) *uuid.UUID {
+	cols := t.cols
+	key := seriesKey{cols[outRegion].index[row], cols[outScope].index[row], cols[outMetric].index[row], cols[outResource].index[row], cols[outAttributes].index[row]}
+	if len(s.keys) > 0 {
+		if guess := s.next[s.last]; s.keys[guess] == key {
+			s.last = guess
+			return &s.ids[guess]
+		}
 	}
-	return q.bytes[begin:q.ends[i]]
+	id, ok := s.find[key]
+	if !ok {
+		name := append([]byte(nil), '[')
+		for i, out := range []int{outRegion, outScope, outMetric, outResource} {
+			name = append(appendQuoted(name, cols[out].dict.word(key[i])), ',')
+		}
+		name = append(append(name, cols[outAttributes].dict.word(key[4])...), ']')
+		id = uint32(len(s.keys))
+		s.keys = append(s.keys, key)
+		s.ids = append(s.ids, uuid.NewSHA1(LineNamespace, name))
+		s.next = append(s.next, id)
+		s.find[key] = id
+	}
+	s.next[s.last] = id
+	s.last = id
+	return &s.ids[id]
 }
 
 // validText gives text that every reader accepts.
@@ -124,7 +151,7 @@ func (b *lineBuilder) add(block *store.Block, from, to int) error {
 	b.words(&in[inRule], inRule, &out[outRule], from, to)
 	b.words(&in[inBucket], inBucket, &out[outBucket], from, to)
 	for row := from; row < to; row++ {
-		out[outResource].put(validText(in[inResource].String(row)))
+		out[outResource].putWord(validText(in[inResource].String(row)))
 	}
 	putTimes(&out[outBegin], &in[inBegin], from, to)
 	putTimes(&out[outEnd], &in[inEnd], from, to)
@@ -137,6 +164,9 @@ func (b *lineBuilder) add(block *store.Block, from, to int) error {
 		return err
 	}
 	b.ids(block, from, to)
+	for range to - from {
+		out[outCorrects].putNull()
+	}
 	b.table.rows += to - from
 	return nil
 }
@@ -146,7 +176,7 @@ func (b *lineBuilder) add(block *store.Block, from, to int) error {
 func (b *lineBuilder) words(in *store.Column, slot int, out *column, from, to int) {
 	if in.Dict == nil { // a String, should the table have been altered
 		for row := from; row < to; row++ {
-			out.put(validText(in.String(row)))
+			out.putWord(validText(in.String(row)))
 		}
 		return
 	}
@@ -311,30 +341,23 @@ func (b *lineBuilder) attributesJSON(in *store.Column, row int) []byte {
 
 // ids writes the line ids of the rows just added.
 func (b *lineBuilder) ids(block *store.Block, from, to int) {
-	cols, base := b.table.cols, b.table.rows-from
-	begins := &block.Columns[inBegin]
+	begins, parts := &block.Columns[inBegin], &block.Columns[inPart]
+	ids := &b.table.cols[outID].dict
 	for row := from; row < to; row++ {
-		at := base + row
-		quoted := func(out int) []byte { return b.quoted[out].get(&cols[out].dict, cols[out].index[at]) }
-		name := append(b.name[:16], '[')
-		name = append(append(name, quoted(outRegion)...), ',')
-		name = append(append(name, quoted(outScope)...), ',')
-		name = append(append(name, b.time(uint32(begins.Uint(row)))...), ',')
-		name = append(append(name, quoted(outMetric)...), ',')
-		name = append(append(name, quoted(outResource)...), ',')
-		name = append(append(name, cols[outAttributes].dict.word(cols[outAttributes].index[at])...), ',')
-		name = strconv.AppendUint(name, block.Columns[inPart].Uint(row), 10)
-		b.name = append(name, ']')
-		b.id = appendLineID(b.id[:0], b.name)
-		cols[outID].dict.append(b.id)
+		series := b.series.of(b.table, b.table.rows+row-from)
+		name := append(b.name[:0], series[:]...)
+		name = append(name, b.time(uint32(begins.Uint(row)))...)
+		b.name = strconv.AppendUint(append(name, '/'), parts.Uint(row), 10)
+		b.id = appendUUID(b.id[:0], b.name)
+		ids.append(b.id)
 	}
 }
 
-// time is the quoted form of a period's begin; a month has few of them.
+// time is the text of a period's begin; a month has few of them.
 func (b *lineBuilder) time(seconds uint32) []byte {
 	text, ok := b.times[seconds]
 	if !ok {
-		text = appendQuoted(nil, time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339))
+		text = time.Unix(int64(seconds), 0).UTC().AppendFormat(nil, time.RFC3339)
 		b.times[seconds] = text
 	}
 	return text

@@ -38,6 +38,8 @@ type Manifest struct {
 	Rows   uint64            `json:"rows"`
 	Totals map[string]string `json:"totals"` // per currency, exact
 	Files  []File            `json:"files"`
+
+	Focus *FocusMetadata `json:"focus,omitempty"`
 }
 
 // State is what of the commits a delivery holds.

@@ -29,8 +29,7 @@ type parquetWriter struct {
 	levels     []int16
 }
 
-// dictionaryLimit is the size from which a dictionary no longer pays: half the
-// rows are distinct, or its page would be larger than readers like to hold.
+// dictionaryLimit is the size up to which readers like to hold a dictionary.
 const dictionaryLimit = 1 << 20
 
 // batchRows is how many values go to a column writer at once.
@@ -104,10 +103,13 @@ func (p *parquetWriter) write(t *table) error {
 }
 
 func (p *parquetWriter) column(w file.ColumnChunkWriter, f Field, c *column, rows int) error {
-	if !f.unique && rows > 0 && c.dict.len() > 0 {
-		if len(c.dict.bytes) <= dictionaryLimit && c.dict.len() <= rows/2+1024 {
+	if !c.direct && rows > 0 && c.dict.len() > 0 {
+		if len(c.dict.bytes) <= dictionaryLimit {
 			return p.indices(w, f, c, rows)
 		}
+		w.FallbackToPlain()
+	}
+	if c.direct && !f.unique {
 		w.FallbackToPlain()
 	}
 	return p.values(w, f, c, rows)
@@ -204,7 +206,7 @@ func (p *parquetWriter) values(w file.ColumnChunkWriter, f Field, c *column, row
 		if f.Nullable {
 			p.levels = p.levels[:0]
 			for row := begin; row < end; row++ {
-				if _, ok := c.word(f.unique, row); ok {
+				if _, ok := c.word(row); ok {
 					p.levels = append(p.levels, 1)
 				} else {
 					p.levels = append(p.levels, 0)
@@ -217,7 +219,7 @@ func (p *parquetWriter) values(w file.ColumnChunkWriter, f Field, c *column, row
 		case *file.ByteArrayColumnChunkWriter:
 			p.bytesBatch = p.bytesBatch[:0]
 			for row := begin; row < end; row++ {
-				if word, ok := c.word(f.unique, row); ok {
+				if word, ok := c.word(row); ok {
 					p.bytesBatch = append(p.bytesBatch, word)
 				}
 			}
@@ -225,7 +227,7 @@ func (p *parquetWriter) values(w file.ColumnChunkWriter, f Field, c *column, row
 		case *file.FixedLenByteArrayColumnChunkWriter:
 			p.fixedBatch = p.fixedBatch[:0]
 			for row := begin; row < end; row++ {
-				if word, ok := c.word(f.unique, row); ok {
+				if word, ok := c.word(row); ok {
 					p.fixedBatch = append(p.fixedBatch, word)
 				}
 			}
@@ -233,7 +235,7 @@ func (p *parquetWriter) values(w file.ColumnChunkWriter, f Field, c *column, row
 		case *file.Int64ColumnChunkWriter:
 			p.intBatch = p.intBatch[:0]
 			for row := begin; row < end; row++ {
-				if word, ok := c.word(f.unique, row); ok {
+				if word, ok := c.word(row); ok {
 					p.intBatch = append(p.intBatch, int64(binary.LittleEndian.Uint64(word)))
 				}
 			}

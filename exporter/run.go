@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,11 +10,13 @@ import (
 	"hash"
 	"io"
 	"log/slog"
+	"maps"
 	"net/url"
 	"runtime"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,12 +44,17 @@ type Input struct {
 	Store  *store.Store
 	Bucket bucket.Bucket
 
-	Dataset   string    // lines
-	Format    string    // parquet
+	Dataset   string    // one of Datasets; empty: lines
+	Format    string    // one of Formats; empty: parquet
 	Month     time.Time // first instant of a month in UTC
-	Partition Partition // empty: ByDay
+	Partition Partition // empty: ByDay, for statements Whole
 	Partial   bool      // export although periods are missing
 	DryRun    bool      // say what would be written and stop
+
+	FocusVersion string             // one of FocusVersions; empty: 1.2
+	Operator     string             // who runs the cloud, for FOCUS; empty: "Cloud operator"
+	RoundTo      int32              // digits of a statement's amounts; negative: 2
+	SignKey      ed25519.PrivateKey // signs the manifest; nil: no signature
 
 	Now     time.Time     // decides whether the month is over
 	Grace   time.Duration // how long a delivery that was replaced stays readable
@@ -118,6 +126,18 @@ func (in *Input) complete() error {
 	}
 	if in.Partition == "" {
 		in.Partition = ByDay
+		if in.Dataset == statementSchema.Dataset {
+			in.Partition = Whole
+		}
+	}
+	if in.FocusVersion == "" {
+		in.FocusVersion = FocusVersions()[0]
+	}
+	if in.Operator == "" {
+		in.Operator = "Cloud operator"
+	}
+	if in.RoundTo < 0 {
+		in.RoundTo = 2
 	}
 	if in.Log == nil {
 		in.Log = slog.New(slog.DiscardHandler)
@@ -129,11 +149,17 @@ func (in *Input) complete() error {
 	if !in.Month.Equal(time.Date(in.Month.Year(), in.Month.Month(), 1, 0, 0, 0, 0, time.UTC)) {
 		return &ratebatch.ConfigError{Err: fmt.Errorf("month %s is not the begin of a month in UTC", in.Month.Format(time.RFC3339))}
 	}
-	if _, ok := schemas[in.Dataset]; !ok {
+	if !slices.Contains(Datasets(), in.Dataset) {
 		return &ratebatch.ConfigError{Err: fmt.Errorf("dataset %q", in.Dataset), Hint: "there are " + strings.Join(Datasets(), ", ")}
 	}
-	if in.Format != "parquet" {
-		return &ratebatch.ConfigError{Err: fmt.Errorf("format %q", in.Format), Hint: "there is parquet"}
+	if !slices.Contains(Formats(), in.Format) {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("format %q", in.Format), Hint: "there are " + strings.Join(Formats(), ", ")}
+	}
+	if !slices.Contains(FocusVersions(), in.FocusVersion) {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("FOCUS version %q", in.FocusVersion), Hint: "there are " + strings.Join(FocusVersions(), ", ")}
+	}
+	if in.Dataset == statementSchema.Dataset && in.Partition == ByDay {
+		return &ratebatch.ConfigError{Err: errors.New("statements are for a whole month"), Hint: "use --partition scope or none"}
 	}
 	switch in.Partition {
 	case ByDay, ByScope, Whole:
@@ -143,27 +169,37 @@ func (in *Input) complete() error {
 	return nil
 }
 
-var schemas = map[string]Schema{linesSchema.Dataset: linesSchema}
-
 // Datasets lists what can be exported.
 func Datasets() []string {
-	var names []string
-	for name := range schemas {
-		names = append(names, name)
+	return []string{linesSchema.Dataset, summarySchema.Dataset, focusDataset, statementSchema.Dataset}
+}
+
+func (in *Input) schema() Schema {
+	switch in.Dataset {
+	case summarySchema.Dataset:
+		return summarySchema
+	case statementSchema.Dataset:
+		return statementSchema
+	case focusDataset:
+		return focusSchema(in.FocusVersion)
+	default:
+		return linesSchema
 	}
-	sort.Strings(names)
-	return names
 }
 
 // export is one attempt.
 type export struct {
 	Input
 	folder  string
+	prefix  string // of the delivery, below folder
 	window  store.ExportWindow
 	scopes  []store.CommittedScope
+	names   map[string]ScopeName
 	missing []Missing
 	set     store.CommitSet
+	closed  bool
 	rows    atomic.Uint64
+	tables  sync.Pool
 }
 
 func (e *export) run(ctx context.Context) (Result, error) {
@@ -223,7 +259,14 @@ func (e *export) plan(ctx context.Context) error {
 		return &ratebatch.TryAgainError{Err: fmt.Errorf("month %s has uncommitted periods: %s", e.Month.Format("2006-01"), describeMissing(e.missing)),
 			Hint: "run 'ratebatch rate' first, or export what there is with --partial"}
 	}
-	e.set, err = e.Store.ExportCommitSet(ctx, e.window)
+	if e.set, err = e.Store.ExportCommitSet(ctx, e.window); err != nil {
+		return err
+	}
+	states, err := e.Store.ScopeStates(ctx)
+	e.names = map[string]ScopeName{}
+	for scope, state := range states {
+		e.names[scope] = ScopeName{state.Name, state.Domain}
+	}
 	return err
 }
 
@@ -271,8 +314,15 @@ func describeMissing(all []Missing) string {
 // delivery names the state: the same state and form have the same name.
 func (e *export) delivery() string {
 	h := sha256.New()
-	for _, part := range []string{e.Dataset, schemas[e.Dataset].ID(), e.Format, string(e.Partition), e.window.From.Format(time.RFC3339),
-		strconv.FormatUint(e.set.Commits, 10), e.set.Digest} {
+	parts := []string{e.Dataset, e.schema().ID(), e.Format, string(e.Partition), e.window.From.Format(time.RFC3339),
+		strconv.FormatUint(e.set.Commits, 10), e.set.Digest, strconv.FormatBool(e.closed)}
+	switch e.Dataset { // what else their files depend on
+	case focusDataset:
+		parts = append(parts, e.Operator, fmt.Sprint(e.names))
+	case statementSchema.Dataset:
+		parts = append(parts, strconv.Itoa(int(e.RoundTo)), fmt.Sprint(e.names))
+	}
+	for _, part := range parts {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16]
@@ -283,7 +333,7 @@ func (e *export) delivery() string {
 // after the time it bears.
 func (e *export) changed(ctx context.Context) (bool, error) {
 	set, err := e.Store.ExportCommitSet(ctx, e.window)
-	return set != e.set, err
+	return set.Digest != e.set.Digest || set.Commits != e.set.Commits, err
 }
 
 func (e *export) filesThere(ctx context.Context, m *Manifest) (bool, error) {
@@ -308,6 +358,7 @@ type part struct {
 	first, last string // scopes
 	partition   map[string]string
 	path        string // of its files, below the delivery
+	lines       uint64 // that its commits count, if known; 0: only the commits are read
 }
 
 func (e *export) parts() []part {
@@ -318,20 +369,21 @@ func (e *export) parts() []part {
 	var parts []part
 	switch e.Partition {
 	case Whole:
-		parts = append(parts, part{window: e.window, first: first, last: last})
+		parts = append(parts, part{window: e.window, first: first, last: last, lines: e.set.Lines})
 	case ByScope:
 		for _, s := range e.scopes {
 			// Hive escapes partition values the way URLs do, so slashes, quotes
 			// and emoji in a scope's name make no other folder.
 			parts = append(parts, part{window: e.window, first: s.Scope, last: s.Scope,
-				partition: map[string]string{"scope": s.Scope}, path: "scope=" + url.PathEscape(s.Scope) + "/"})
+				partition: map[string]string{"scope": s.Scope}, path: "scope=" + url.PathEscape(s.Scope) + "/", lines: s.Lines})
 		}
 	case ByDay:
 		for day := e.window.From; day.Before(e.window.To); day = day.AddDate(0, 0, 1) {
 			w := e.window
 			w.From, w.To = day, day.AddDate(0, 0, 1)
 			name := day.Format("2006-01-02")
-			parts = append(parts, part{window: w, first: first, last: last, partition: map[string]string{"day": name}, path: "day=" + name + "/"})
+			parts = append(parts, part{window: w, first: first, last: last, partition: map[string]string{"day": name}, path: "day=" + name + "/",
+				lines: e.set.Days[day].Lines})
 		}
 	}
 	return parts
@@ -339,16 +391,16 @@ func (e *export) parts() []part {
 
 // write writes all files of a delivery and gives its manifest.
 func (e *export) write(ctx context.Context, delivery string) (*Manifest, error) {
-	prefix := "delivery=" + delivery + "/"
+	e.prefix = "delivery=" + delivery + "/"
 	parts := e.parts()
-	files := make([]*File, len(parts))
+	files := make([][]File, len(parts))
 	tallies := make([]tally, len(parts))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(e.Workers)
 	for i, p := range parts {
 		group.Go(func() error {
 			var err error
-			files[i], tallies[i], err = e.writePart(groupCtx, prefix, p)
+			files[i], tallies[i], err = e.writePart(groupCtx, p)
 			return err
 		})
 	}
@@ -365,25 +417,28 @@ func (e *export) write(ctx context.Context, delivery string) (*Manifest, error) 
 	}
 	m := &Manifest{
 		Version: ManifestVersion, Dataset: e.Dataset, Format: e.Format, Month: e.Month.Format("2006-01"), Delivery: delivery, Mechanism: "overwrite",
-		State: State{Begin: e.window.From, End: e.window.To, Partial: len(e.missing) > 0, Missing: e.missing,
+		State: State{Begin: e.window.From, End: e.window.To, Closed: e.closed, Partial: len(e.missing) > 0, Missing: e.missing,
 			Commits: all.commits, CommitDigest: all.digest.String(), CommittedAt: all.committed, Lines: all.lines,
-			Totals: totalsText(all.totals), Plans: sortedKeys(all.plans), Metrics: sortedKeys(all.metrics)},
+			Totals: totalsText(all.totals), Plans: sortedNames(all.plans), Metrics: sortedNames(all.metrics)},
 		Generator: Generator{Name: "ratebatch", Version: e.Version},
-		SchemaID:  schemas[e.Dataset].ID(), Schema: schemas[e.Dataset],
+		SchemaID:  e.schema().ID(), Schema: e.schema(),
 		Totals: totalsText(all.totals), Files: []File{},
 	}
-	for _, f := range files {
-		if f != nil {
-			m.Files = append(m.Files, *f)
+	for _, part := range files {
+		for _, f := range part {
+			m.Files = append(m.Files, f)
 			m.Rows += f.Rows
 		}
 	}
 	if len(m.Files) == 0 { // an empty dataset is one too: a file with the columns and no rows
-		f, err := e.writeEmpty(ctx, prefix)
+		f, err := e.writeEmpty(ctx)
 		if err != nil {
 			return nil, err
 		}
 		m.Files = append(m.Files, *f)
+	}
+	if e.Dataset == focusDataset {
+		m.Focus = focusMetadata(e.schema(), m, e.sectors())
 	}
 	return m, nil
 }
@@ -396,18 +451,20 @@ func totalsText(totals map[string]*wide) map[string]string {
 	return out
 }
 
-func sortedKeys(set map[string]bool) []string {
-	keys := make([]string, 0, len(set))
-	for key := range set {
-		keys = append(keys, key)
+// takeTable gives an empty table; the memory of a table outlives the file it
+// was used for, else a month of days would allocate it anew 31 times.
+func (e *export) takeTable() *table {
+	if t, ok := e.tables.Get().(*table); ok {
+		return t
 	}
-	sort.Strings(keys)
-	return keys
+	return newTable(linesSchema)
 }
+
+func (e *export) giveTable(t *table) { e.tables.Put(t) }
 
 // writePart reads one range and writes its file, if it has rows. Reading and
 // encoding run side by side on two tables.
-func (e *export) writePart(ctx context.Context, prefix string, p part) (*File, tally, error) {
+func (e *export) writePart(ctx context.Context, p part) ([]File, tally, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	commits, err := e.Store.ExportCommits(ctx, p.window, p.first, p.last)
@@ -415,19 +472,26 @@ func (e *export) writePart(ctx context.Context, prefix string, p part) (*File, t
 		return nil, tally{}, err
 	}
 	defer commits.Close()
+	check := newCommitCheck(commits)
+	if p.lines == 0 {
+		return nil, check.tally, check.end()
+	}
 	blocks, err := e.Store.ExportLines(ctx, p.window, p.first, p.last)
 	if err != nil {
 		return nil, tally{}, err
 	}
 	defer blocks.Close()
-	check := newCommitCheck(commits)
 	reader := &lineReader{blocks: blocks, builder: newLineBuilder(check)}
 
 	free, full := make(chan *table, 2), make(chan *table, 1)
-	free <- newTable(linesSchema)
-	free <- newTable(linesSchema)
-	var f *File
+	for range cap(free) {
+		t := e.takeTable()
+		defer e.giveTable(t)
+		free <- t
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
+	out := &output{e: e, ctx: groupCtx, schema: e.schema(), path: e.prefix + p.path + "part-00000." + e.Format, partition: p.partition}
+	defer out.abort()
 	group.Go(func() error {
 		defer close(full)
 		for {
@@ -449,15 +513,9 @@ func (e *export) writePart(ctx context.Context, prefix string, p part) (*File, t
 		}
 	})
 	group.Go(func() error {
-		var out *fileWriter
+		sink := e.newSink(out)
 		for t := range full {
-			if out == nil {
-				if out, err = e.create(groupCtx, prefix+p.path+"part-00000."+e.Format, p.partition); err != nil {
-					return err
-				}
-				defer out.abort()
-			}
-			if err := out.write(t); err != nil {
+			if err := sink.add(t); err != nil {
 				return err
 			}
 			if e.Progress != nil {
@@ -465,26 +523,44 @@ func (e *export) writePart(ctx context.Context, prefix string, p part) (*File, t
 			}
 			free <- t // never blocks: there are two tables and two places
 		}
-		if out == nil || groupCtx.Err() != nil {
-			return context.Cause(groupCtx)
+		if groupCtx.Err() != nil {
+			return context.Cause(groupCtx) // the reader failed: what came is not all
 		}
-		var err error
-		f, err = out.commit()
-		return err
+		return sink.end()
 	})
 	if err := group.Wait(); err != nil {
 		return nil, tally{}, err
 	}
-	return f, check.tally, nil
+	return out.files, check.tally, nil
 }
 
-func (e *export) writeEmpty(ctx context.Context, prefix string) (*File, error) {
+// sectors says for every hour of the month whether it is complete.
+func (e *export) sectors() []TimeSector {
+	var out []TimeSector
+	for at := e.window.From; at.Before(e.window.To); at = at.Add(time.Hour) {
+		sector := TimeSector{TimeSectorStart: at.Format(time.RFC3339), TimeSectorEnd: at.Add(time.Hour).Format(time.RFC3339),
+			TimeSectorComplete: len(e.scopes) > 0, TimeSectorLastUpdated: e.set.Days[at.Truncate(24*time.Hour)].CommittedAt.Format(time.RFC3339)}
+		for _, s := range e.scopes {
+			// A scope with a hole somewhere is complete nowhere: which hour is
+			// missing is not looked up here.
+			hole := slices.ContainsFunc(e.missing, func(m Missing) bool { return m.Scope == s.Scope })
+			if hole || s.Until.Before(at.Add(time.Hour)) {
+				sector.TimeSectorComplete = false
+				break
+			}
+		}
+		out = append(out, sector)
+	}
+	return out
+}
+
+func (e *export) writeEmpty(ctx context.Context) (*File, error) {
 	path, partition := "", map[string]string(nil)
 	if e.Partition == ByDay {
 		day := e.window.From.Format("2006-01-02")
 		path, partition = "day="+day+"/", map[string]string{"day": day}
 	}
-	out, err := e.create(ctx, prefix+path+"part-00000."+e.Format, partition)
+	out, err := e.create(ctx, e.prefix+path+"part-00000."+e.Format, e.schema(), partition)
 	if err != nil {
 		return nil, err
 	}
@@ -492,21 +568,38 @@ func (e *export) writeEmpty(ctx context.Context, prefix string) (*File, error) {
 	return out.commit()
 }
 
+// writeText writes a file that is no table, such as a statement's page.
+func (e *export) writeText(ctx context.Context, path string, partition map[string]string, text []byte) (*File, error) {
+	object, err := e.Bucket.Create(ctx, e.folder+path)
+	if err != nil {
+		return nil, err
+	}
+	defer object.Abort() // after Commit it does nothing
+	if _, err := object.Write(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := object.Commit(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	sum := sha256.Sum256(text)
+	return &File{Path: path, Partition: partition, Bytes: uint64(len(text)), SHA256: hex.EncodeToString(sum[:])}, nil
+}
+
 // fileWriter writes one file and takes its checksum on the way.
 type fileWriter struct {
 	object bucket.Writer
-	format *parquetWriter
+	format formatWriter
 	sum    hash.Hash
 	file   File
 }
 
-func (e *export) create(ctx context.Context, path string, partition map[string]string) (*fileWriter, error) {
+func (e *export) create(ctx context.Context, path string, schema Schema, partition map[string]string) (*fileWriter, error) {
 	object, err := e.Bucket.Create(ctx, e.folder+path)
 	if err != nil {
 		return nil, err
 	}
 	w := &fileWriter{object: object, sum: sha256.New(), file: File{Path: path, Partition: partition}}
-	if w.format, err = newParquetWriter(w, schemas[e.Dataset]); err != nil {
+	if w.format, err = newFormatWriter(e.Format, w, schema); err != nil {
 		return nil, errors.Join(err, object.Abort())
 	}
 	return w, nil
@@ -551,16 +644,13 @@ func (e *export) publish(ctx context.Context, m *Manifest) error {
 	if err != nil {
 		return err
 	}
-	object, err := e.Bucket.Create(ctx, e.folder+ManifestName)
-	if err != nil {
-		return err
+	if e.SignKey != nil {
+		if _, err := e.writeText(ctx, SignatureName, nil, sign(e.SignKey, text)); err != nil {
+			return err
+		}
 	}
-	defer object.Abort() // after Commit it does nothing
-	if _, err := object.Write(text); err != nil {
+	if _, err := e.writeText(ctx, ManifestName, nil, text); err != nil {
 		return err
-	}
-	if err := object.Commit(); err != nil {
-		return fmt.Errorf("%s%s: %w", e.folder, ManifestName, err)
 	}
 	sum := sha256.Sum256(text)
 	totals := map[string]decimal.Decimal{}
@@ -572,9 +662,17 @@ func (e *export) publish(ctx context.Context, m *Manifest) error {
 		Totals: totals, ManifestSHA256: hex.EncodeToString(sum[:]), RunID: e.RunID})
 }
 
+// abandoned is the age from which an unfinished object has no writer any more.
+const abandoned = 24 * time.Hour
+
 // sweep removes the files of deliveries that were replaced longer than the
 // grace ago: readers that follow the manifest had that long to finish.
 func (e *export) sweep(ctx context.Context, m *Manifest) error {
+	if cleaner, ok := e.Bucket.(bucket.Cleaner); ok {
+		if err := cleaner.Clean(ctx, e.folder, e.Now.Add(-abandoned)); err != nil {
+			e.Log.Warn("clean up after killed exports", "error", err)
+		}
+	}
 	keep := "delivery=" + m.Delivery + "/"
 	newest := map[string]time.Time{}
 	files := map[string][]string{}
@@ -605,11 +703,4 @@ func (e *export) sweep(ctx context.Context, m *Manifest) error {
 	return nil
 }
 
-func sortedNames(files map[string][]string) []string {
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	return names
-}
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -75,4 +75,37 @@ var linesSchema = Schema{Dataset: "lines", Version: "1", Fields: []Field{
 	{Name: "bucket", Kind: String, Doc: "empty for an ordinary line; unpriced, rejected or skipped for usage without a price"},
 	{Name: "part", Kind: Integer, Doc: "number of the line among those of one usage row, from 0"},
 	{Name: "revision", Kind: Integer, Doc: "how often the period was rated, from 1"},
+	{Name: "corrects", Kind: String, Nullable: true, Doc: "for a correction of a closed month: line_id of the line it corrects; quantity and price are the difference"},
+}}
+
+// summarySchema is the dataset "summary": what a scope used and owes per day
+// and metric.
+var summarySchema = Schema{Dataset: "summary", Version: "1", Fields: []Field{
+	{Name: "scope", Kind: String, Doc: "whose usage this is"},
+	{Name: "day", Kind: Timestamp, Doc: "begin of the day in UTC"},
+	{Name: "metric", Kind: String, Doc: "what was metered"},
+	{Name: "unit", Kind: String, Doc: "unit of quantity"},
+	{Name: "quantity", Kind: Decimal, Unit: "as in column unit", Doc: "how much was used"},
+	{Name: "price", Kind: Decimal, Unit: "as in column currency", Doc: "what it costs"},
+	{Name: "currency", Kind: String, Doc: "currency of price"},
+	{Name: "bucket", Kind: String, Doc: "empty for priced usage; unpriced, rejected or skipped"},
+	{Name: "lines", Kind: Integer, Doc: "number of rated lines"},
+	{Name: "correction", Kind: Integer, Doc: "1 if this corrects a closed month, else 0"},
+}}
+
+// statementSchema is the dataset "statement": what goes on a project's bill.
+var statementSchema = Schema{Dataset: "statement", Version: "1", Fields: []Field{
+	{Name: "statement_id", Kind: String, Doc: "UUIDv5 of month, scope and currency: the same in every export"},
+	{Name: "scope", Kind: String, Doc: "whom the statement is for"},
+	{Name: "scope_name", Kind: String, Nullable: true, Doc: "name of the scope, if known"},
+	{Name: "month", Kind: Timestamp, Doc: "begin of the month"},
+	{Name: "position", Kind: Integer, Doc: "order on the statement, from 1"},
+	{Name: "kind", Kind: String, Doc: "usage, correction, rounding or total"},
+	{Name: "metric", Kind: String, Nullable: true, Doc: "what was metered; null on rounding and total"},
+	{Name: "rule", Kind: String, Nullable: true, Doc: "the rule that priced it"},
+	{Name: "quantity", Kind: Decimal, Nullable: true, Unit: "as in column unit", Doc: "how much was used"},
+	{Name: "unit", Kind: String, Nullable: true, Doc: "unit of quantity"},
+	{Name: "exact", Kind: Decimal, Unit: "as in column currency", Doc: "the sum of the lines, unrounded"},
+	{Name: "amount", Kind: Decimal, Unit: "as in column currency", Doc: "rounded half-even to the currency's digits; usage, corrections and rounding add up to the total"},
+	{Name: "currency", Kind: String, Doc: "ISO 4217"},
 }}

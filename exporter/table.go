@@ -22,6 +22,7 @@ func newTable(schema Schema) *table {
 	for i := range t.cols {
 		t.cols[i].dict.find = map[string]uint32{}
 	}
+	t.reset()
 	return t
 }
 
@@ -31,31 +32,62 @@ func (t *table) reset() {
 		c := &t.cols[i]
 		c.index = c.index[:0]
 		c.dict.reset()
-		c.nulls = 0
+		c.direct = t.schema.Fields[i].unique
 	}
 }
 
 // null is the index of a row without a value.
 const null = ^uint32(0)
 
-// column holds the values of one column: indices into dict, or for a unique
-// column one word per row and no indices.
+// column holds the values of one column: indices into dict or, when direct,
+// one word per row and no indices. A row group starts with a dictionary and
+// turns direct when that does not pay.
 type column struct {
-	index []uint32
-	dict  dictionary
-	nulls int
+	index  []uint32
+	dict   dictionary
+	direct bool
 }
 
-func (c *column) put(word []byte) { c.index = append(c.index, c.dict.put(word)) }
+// directFrom is how many words a dictionary has before its use is judged.
+const directFrom = 1 << 12
 
-func (c *column) putNull() {
-	c.index = append(c.index, null)
-	c.nulls++
+// put appends a row's value.
+func (c *column) put(word []byte) {
+	if c.direct {
+		c.dict.append(word)
+		return
+	}
+	c.putWord(word)
+	if n := len(c.dict.ends); n&(directFrom-1) == 0 && n > 0 && n > len(c.index)/4 {
+		c.toDirect()
+	}
 }
+
+// putWord is put for a column that keeps its indices whatever they cost.
+func (c *column) putWord(word []byte) { c.index = append(c.index, c.dict.put(word)) }
+
+// toDirect spells out the rows so far.
+func (c *column) toDirect() {
+	var spelled dictionary
+	for _, i := range c.index {
+		if i == null {
+			return // a column with nulls keeps its indices
+		}
+	}
+	for _, i := range c.index {
+		spelled.append(c.dict.word(i))
+	}
+	c.dict.reset()
+	c.dict.bytes = append(c.dict.bytes, spelled.bytes...)
+	c.dict.ends = append(c.dict.ends, spelled.ends...)
+	c.index, c.direct = c.index[:0], true
+}
+
+func (c *column) putNull() { c.index = append(c.index, null) }
 
 // word is the value of a row; ok is false where it is null.
-func (c *column) word(unique bool, row int) (word []byte, ok bool) {
-	if unique {
+func (c *column) word(row int) (word []byte, ok bool) {
+	if c.direct {
 		return c.dict.word(uint32(row)), true
 	}
 	if c.index[row] == null {

@@ -50,3 +50,9 @@ type Writer interface {
 	// Abort drops what was written and leaves nothing behind that costs storage.
 	Abort() error
 }
+
+// Cleaner is a bucket that can remove what a killed process left unfinished
+// under a prefix before a moment. It may be repeated.
+type Cleaner interface {
+	Clean(ctx context.Context, prefix string, before time.Time) error
+}

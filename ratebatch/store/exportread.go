@@ -43,6 +43,7 @@ type CommittedScope struct {
 	Until   time.Time     // end of its last settled period in the window; 1970 if none
 	Covered time.Duration // of settled periods in the window
 	Periods uint64
+	Lines   uint64
 }
 
 // ExportScopes says how much of a window each scope has committed.
@@ -50,29 +51,58 @@ func (s *Store) ExportScopes(ctx context.Context, w ExportWindow) ([]CommittedSc
 	return Collect(ctx, s, "export_window", w.params(), func(rows driver.Rows) (CommittedScope, error) {
 		var scope CommittedScope
 		var covered uint64
-		err := rows.Scan(&scope.Scope, &scope.First, &covered, &scope.Until, &scope.Periods)
+		err := rows.Scan(&scope.Scope, &scope.First, &covered, &scope.Until, &scope.Periods, &scope.Lines)
 		scope.Covered = time.Duration(covered) * time.Second
 		scope.First, scope.Until = scope.First.UTC(), scope.Until.UTC()
 		return scope, err
 	})
 }
 
-// CommitSet is a window's current commits as one figure.
+// CommitSet is a window's current commits as one figure, and per day.
 type CommitSet struct {
 	Commits uint64
 	Digest  string // 32 hexadecimal digits
+	Lines   uint64
+	Days    map[time.Time]CommitDay
+}
+
+// CommitDay is what the commits of a day amount to.
+type CommitDay struct {
+	Commits, Lines uint64
+	CommittedAt    time.Time
 }
 
 // ExportCommitSet reads the figure that the commits of a window add up to.
 func (s *Store) ExportCommitSet(ctx context.Context, w ExportWindow) (CommitSet, error) {
-	var set CommitSet
-	var digest big.Int
-	if err := s.Row(ctx, "export_commit_set", w.params(), &set.Commits, &digest); err != nil {
+	set := CommitSet{Days: map[time.Time]CommitDay{}}
+	rows, err := s.Rows(ctx, "export_commit_set", w.params())
+	if err != nil {
 		return set, err
 	}
-	set.Digest = hex.EncodeToString(digest.FillBytes(make([]byte, 16)))
+	defer rows.Close()
+	var sum big.Int
+	for rows.Next() {
+		var day time.Time
+		var digest big.Int
+		var of CommitDay
+		if err := rows.Scan(&day, &of.Commits, &digest, &of.Lines, &of.CommittedAt); err != nil {
+			return set, err
+		}
+		of.CommittedAt = of.CommittedAt.UTC()
+		set.Days[day.UTC()] = of
+		set.Commits += of.Commits
+		set.Lines += of.Lines
+		sum.Add(&sum, &digest)
+	}
+	if err := rows.Err(); err != nil {
+		return set, describe(err)
+	}
+	sum.And(&sum, digestMask)
+	set.Digest = hex.EncodeToString(sum.FillBytes(make([]byte, 16)))
 	return set, nil
 }
+
+var digestMask = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 128), big.NewInt(1))
 
 // ExportCommits streams the current commits of a window and a range of scopes.
 func (s *Store) ExportCommits(ctx context.Context, w ExportWindow, first, last string) (*BlockReader, error) {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/ratebatch/ratebatch/exporter/bucket"
 )
@@ -204,4 +205,34 @@ func (b *Bucket) Delete(_ context.Context, name string) error {
 		}
 	}
 	return nil
+}
+
+// Clean implements bucket.Cleaner.
+func (b *Bucket) Clean(ctx context.Context, prefix string, before time.Time) error {
+	path, err := b.path(strings.TrimSuffix(prefix, "/"))
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if entry.IsDir() || !strings.HasPrefix(entry.Name(), temporary) {
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil || !info.ModTime().Before(before) {
+			return nil // gone meanwhile, or young: its writer may be at work
+		}
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
 }

@@ -5,15 +5,16 @@
 -- why:     periods must follow each other without a hole from the scope's first one, so the seconds covered tell a
 --          hole without a list of periods. A disabled period is settled; a reset one has to be rated again.
 SELECT scope, min(at) AS first, toUInt64(sumIf(until - at, settled)) AS covered, max(if(settled, until, toDateTime(0, 'UTC'))) AS last_until,
-       countIf(settled) AS periods
+       countIf(settled) AS periods, sum(of_lines) AS lines
 FROM (
-    SELECT scope, begin AS at, argMax(end, rank) AS until, argMax(kind, rank) IN ('rated', 'disabled') AS settled
+    SELECT scope, begin AS at, argMax(end, rank) AS until, argMax(kind, rank) IN ('rated', 'disabled') AS settled,
+           if(argMax(kind, rank) = 'rated', argMax(lines, rank), 0) AS of_lines
     FROM period_commits
     WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')} AND committed_at <= {as_of:DateTime64(6, 'UTC')}
       AND run_id NOT IN (SELECT run_id FROM void_attempts WHERE voided_at <= {as_of:DateTime64(6, 'UTC')})
     GROUP BY scope, begin
     UNION ALL
-    SELECT scope, min(begin) AS at, min(begin) AS until, false AS settled
+    SELECT scope, min(begin) AS at, min(begin) AS until, false AS settled, 0 AS of_lines
     FROM period_commits
     WHERE begin < {from:DateTime('UTC')} AND committed_at <= {as_of:DateTime64(6, 'UTC')}
     GROUP BY scope)

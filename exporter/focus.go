@@ -1,0 +1,382 @@
+package exporter
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const focusDataset = "focus"
+
+// FocusVersions lists the versions of FOCUS that can be written. Both have the
+// same columns: all that 1.2 demands, which the public validator checks, and
+// those that 1.3 added. They differ in what the metadata says.
+func FocusVersions() []string { return []string{"1.2", "1.3"} }
+
+// focusFields are the columns of FOCUS in alphabetical order, then ours.
+// Unit prices are left out: a rated line's price can be a·quantity + b between
+// thresholds, and a unit price that does not multiply to the cost would be
+// wrong; x_UnitPrice has it where it is exact.
+var focusFields = []Field{
+	{Name: "BilledCost", Kind: Decimal, Unit: "BillingCurrency", Doc: "what is charged"},
+	{Name: "BillingAccountId", Kind: String, Doc: "domain of the project, else the project"},
+	{Name: "BillingAccountName", Kind: String, Nullable: true, Doc: "name of the billing account"},
+	{Name: "BillingCurrency", Kind: String, Doc: "ISO 4217"},
+	{Name: "BillingPeriodEnd", Kind: Timestamp, Doc: "end of the month, exclusive"},
+	{Name: "BillingPeriodStart", Kind: Timestamp, Doc: "begin of the month"},
+	{Name: "ChargeCategory", Kind: String, Doc: "Usage"},
+	{Name: "ChargeClass", Kind: String, Nullable: true, Doc: "Correction for a closed month's correction"},
+	{Name: "ChargeDescription", Kind: String, Nullable: true, Doc: "metric and resource"},
+	{Name: "ChargeFrequency", Kind: String, Doc: "Usage-Based"},
+	{Name: "ChargePeriodEnd", Kind: Timestamp, Doc: "end of the rated period, exclusive"},
+	{Name: "ChargePeriodStart", Kind: Timestamp, Doc: "begin of the rated period"},
+	{Name: "ConsumedQuantity", Kind: Decimal, Nullable: true, Unit: "ConsumedUnit", Doc: "metered quantity"},
+	{Name: "ConsumedUnit", Kind: String, Nullable: true, Doc: "unit of ConsumedQuantity"},
+	{Name: "ContractedCost", Kind: Decimal, Unit: "BillingCurrency", Doc: "as BilledCost: the project's own rules are applied already"},
+	{Name: "EffectiveCost", Kind: Decimal, Unit: "BillingCurrency", Doc: "as BilledCost: there are no commitments"},
+	{Name: "HostProviderName", Kind: String, Doc: "operator of the cloud"},
+	{Name: "InvoiceDetailId", Kind: String, Nullable: true, Doc: "position on the statement; null while the month is open"},
+	{Name: "InvoiceId", Kind: String, Nullable: true, Doc: "statement_id of the dataset statement; null while the month is open"},
+	{Name: "InvoiceIssuerName", Kind: String, Doc: "operator of the cloud"},
+	{Name: "ListCost", Kind: Decimal, Unit: "BillingCurrency", Doc: "as BilledCost"},
+	{Name: "PricingCategory", Kind: String, Nullable: true, Doc: "Standard"},
+	{Name: "PricingQuantity", Kind: Decimal, Nullable: true, Unit: "PricingUnit", Doc: "rated quantity"},
+	{Name: "PricingUnit", Kind: String, Nullable: true, Doc: "unit of PricingQuantity"},
+	{Name: "ProviderName", Kind: String, Doc: "operator of the cloud; deprecated since 1.3"},
+	{Name: "PublisherName", Kind: String, Doc: "operator of the cloud; deprecated since 1.3"},
+	{Name: "RegionId", Kind: String, Doc: "region"},
+	{Name: "RegionName", Kind: String, Doc: "region"},
+	{Name: "ResourceId", Kind: String, Doc: "instance, port or disk"},
+	{Name: "ResourceName", Kind: String, Nullable: true, Doc: "name at the time of the charge"},
+	{Name: "ResourceType", Kind: String, Doc: "Instance, Disk, Port or Resource"},
+	{Name: "ServiceCategory", Kind: String, Doc: "Compute, Storage, Networking or Other"},
+	{Name: "ServiceName", Kind: String, Doc: "one per category"},
+	{Name: "ServiceProviderName", Kind: String, Doc: "operator of the cloud"},
+	{Name: "ServiceSubcategory", Kind: String, Doc: "one per service"},
+	{Name: "SkuId", Kind: String, Nullable: true, Doc: "flavor, else metric"},
+	{Name: "SkuMeter", Kind: String, Nullable: true, Doc: "metric"},
+	{Name: "SubAccountId", Kind: String, Doc: "project"},
+	{Name: "SubAccountName", Kind: String, Nullable: true, Doc: "name of the project"},
+	{Name: "SubAccountType", Kind: String, Doc: "Project"},
+	{Name: "Tags", Kind: JSON, Nullable: true, Doc: "attributes in force, without those that have a column of their own"},
+	{Name: "x_CorrectsLineId", Kind: String, Nullable: true, Doc: "x_LineId that a correction corrects"},
+	{Name: "x_LineId", Kind: String, Doc: "UUIDv5 of the line's key", unique: true},
+	{Name: "x_RuleId", Kind: String, Doc: "the rule that priced the line"},
+	{Name: "x_UnitPrice", Kind: Decimal, Nullable: true, Unit: "BillingCurrency per PricingUnit", Doc: "price of one unit, where it multiplies to the cost exactly"},
+}
+
+func focusSchema(version string) Schema {
+	return Schema{Dataset: focusDataset, Version: version, Fields: focusFields}
+}
+
+// FocusColumn is a column in FOCUS's own metadata.
+type FocusColumn struct {
+	ColumnName       string
+	DataType         string
+	NumericPrecision int    `json:",omitempty"`
+	NumberScale      int    `json:",omitempty"`
+	StringEncoding   string `json:",omitempty"`
+	Deprecated       bool   `json:",omitempty"`
+}
+
+// FocusMetadata is what FOCUS asks a data generator to say beside the data: the
+// schema, and how recent and complete each hour is.
+type FocusMetadata struct {
+	DataGenerator string
+	Schema        struct {
+		SchemaId             string //nolint:revive // FOCUS's spelling
+		FocusVersion         string
+		CreationDate         string
+		DataGeneratorVersion string
+		ColumnDefinition     []FocusColumn
+	}
+	DatasetInstance struct {
+		DatasetInstanceId   string //nolint:revive // FOCUS's spelling
+		DatasetInstanceName string
+		FocusDatasetId      string //nolint:revive // FOCUS's spelling
+	}
+	Recency struct {
+		RecencyLastUpdated string
+		TimeSectors        []TimeSector
+	}
+}
+
+// TimeSector says whether an hour is complete: every scope that was rated by
+// then has committed it.
+type TimeSector struct {
+	TimeSectorStart, TimeSectorEnd string
+	TimeSectorComplete             bool
+	TimeSectorLastUpdated          string
+}
+
+func focusMetadata(s Schema, m *Manifest, sectors []TimeSector) *FocusMetadata {
+	var f FocusMetadata
+	created := m.State.CommittedAt.UTC().Format(time.RFC3339)
+	f.DataGenerator = "ratebatch"
+	f.Schema.SchemaId = s.ID()
+	f.Schema.FocusVersion = s.Version
+	f.Schema.CreationDate = created
+	f.Schema.DataGeneratorVersion = m.Generator.Version
+	for _, field := range s.Fields {
+		c := FocusColumn{ColumnName: field.Name, DataType: string(field.Kind)}
+		switch field.Kind {
+		case Decimal:
+			c.NumericPrecision, c.NumberScale = Precision, Scale
+		case String, JSON:
+			c.StringEncoding = "UTF-8"
+		}
+		c.Deprecated = s.Version != "1.2" && (field.Name == "ProviderName" || field.Name == "PublisherName")
+		f.Schema.ColumnDefinition = append(f.Schema.ColumnDefinition, c)
+	}
+	f.DatasetInstance.DatasetInstanceId = uuid.NewSHA1(namespace, []byte("focus "+m.Month)).String()
+	f.DatasetInstance.DatasetInstanceName = "Cost and Usage " + m.Month
+	f.DatasetInstance.FocusDatasetId = "CostAndUsage"
+	f.Recency.RecencyLastUpdated = created
+	f.Recency.TimeSectors = sectors
+	return &f
+}
+
+// service says where a metric stands in FOCUS's catalogue. One name has one
+// category and one subcategory.
+type service struct{ category, name, subcategory, resource string }
+
+func serviceOf(metric string) service {
+	first, _, _ := strings.Cut(metric, ".")
+	switch {
+	case slices.Contains([]string{"instance", "vcpu", "memory", "cpu", "ram"}, first):
+		return service{"Compute", "Virtual Machines", "Virtual Machines", "Instance"}
+	case slices.Contains([]string{"disk", "volume", "snapshot"}, first):
+		return service{"Storage", "Block Storage", "Block Storage", "Disk"}
+	case slices.Contains([]string{"network", "port", "floatingip", "ip", "router"}, first):
+		return service{"Networking", "Network", "Network Infrastructure", "Port"}
+	}
+	return service{"Other", "Other Services", "Other (Other)", "Resource"}
+}
+
+// focusUnit writes a unit as FOCUS does: its own abbreviations as they are,
+// counts capitalised and in the plural.
+func focusUnit(unit string) string {
+	switch unit {
+	case "":
+		return "Units"
+	case "B":
+		return "Bytes"
+	case "instance", "vcpu", "request", "byte", "second", "port", "disk", "unit":
+		unit += "s"
+	case "KB", "MB", "GB", "TB", "PB", "KiB", "MiB", "GiB", "TiB", "PiB":
+		return unit
+	}
+	if unit == "vcpus" {
+		return "VCPUs"
+	}
+	return strings.ToUpper(unit[:1]) + unit[1:]
+}
+
+// ScopeName is what people call a scope.
+type ScopeName struct{ Name, Domain string }
+
+// focusSink writes priced lines as rows of FOCUS; lines in a bucket carry no
+// charge and are left to the dataset lines.
+type focusSink struct {
+	out         *output
+	table       *table
+	operator    string
+	names       map[string]ScopeName
+	month, over time.Time
+	closed      bool
+	attributes  map[string]focusAttributes
+	units       map[string]string
+	prices      map[[32]byte]unitPrice
+	invoices    map[[2]string]string
+}
+
+type focusAttributes struct{ flavor, name, tags string }
+
+type unitPrice struct {
+	word [16]byte
+	ok   bool
+}
+
+func newFocusSink(out *output, e *export) *focusSink {
+	return &focusSink{out: out, table: newTable(out.schema), operator: e.Operator, names: e.names, month: e.Month, over: e.Month.AddDate(0, 1, 0), closed: e.closed,
+		attributes: map[string]focusAttributes{}, units: map[string]string{}, prices: map[[32]byte]unitPrice{}, invoices: map[[2]string]string{}}
+}
+
+// cacheLimit bounds each of the sink's memories of what it has worked out.
+const cacheLimit = 1 << 16
+
+func remember[K comparable, V any](cache map[K]V, key K, make func() V) V {
+	v, ok := cache[key]
+	if !ok {
+		if len(cache) >= cacheLimit {
+			clear(cache)
+		}
+		v = make()
+		cache[key] = v
+	}
+	return v
+}
+
+// attributesOf splits attributes into what has a column and the tags.
+func attributesOf(text string) focusAttributes {
+	var all map[string]string
+	if json.Unmarshal([]byte(text), &all) != nil {
+		return focusAttributes{tags: text}
+	}
+	a := focusAttributes{flavor: all["flavor_name"], name: all["instance_name"]}
+	delete(all, "flavor_name")
+	delete(all, "instance_name")
+	if len(all) > 0 {
+		tags := []byte{'{'}
+		for i, name := range sortedNames(all) {
+			if i > 0 {
+				tags = append(tags, ',')
+			}
+			tags = append(appendQuoted(tags, name), ':')
+			tags = appendQuoted(tags, all[name])
+		}
+		a.tags = string(append(tags, '}'))
+	}
+	return a
+}
+
+// exactUnitPrice divides price by quantity where the quotient has at most 18
+// digits after the point, so that it multiplies back to the price.
+func exactUnitPrice(quantity, price []byte) unitPrice {
+	q, p := decimalOf(quantity), decimalOf(price)
+	if q.Sign() <= 0 {
+		return unitPrice{}
+	}
+	unit := p.DivRound(q, Scale)
+	if !unit.Mul(q).Equal(p) {
+		return unitPrice{}
+	}
+	word, ok := wordOf(unit)
+	return unitPrice{word, ok}
+}
+
+func (s *focusSink) add(t *table) error {
+	for row := range t.rows {
+		if bucket, _ := t.cols[outBucket].word(row); len(bucket) > 0 {
+			continue
+		}
+		s.row(t, row)
+		if s.table.rows == rowsPerGroup {
+			if err := s.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *focusSink) flush() error {
+	err := s.out.write(s.table)
+	s.table.reset()
+	return err
+}
+
+func (s *focusSink) end() error {
+	if err := s.flush(); err != nil {
+		return err
+	}
+	return s.out.end()
+}
+
+func (s *focusSink) row(t *table, row int) {
+	at := 0
+	next := func() *column { at++; return &s.table.cols[at-1] }
+	put := func(text string) { next().putWord([]byte(text)) }
+	optional := func(text string) { putOptional(next(), text) }
+	word := func(out int) []byte { w, _ := t.cols[out].word(row); return w }
+
+	quantity, price := word(outQuantity), word(outPrice)
+	scope, metric, currency := text(t, outScope, row), text(t, outMetric, row), text(t, outCurrency, row)
+	name := s.names[scope]
+	service := serviceOf(metric)
+	attributes := remember(s.attributes, text(t, outAttributes, row), func() focusAttributes { return attributesOf(text(t, outAttributes, row)) })
+	unit := remember(s.units, text(t, outUnit, row), func() string { return focusUnit(text(t, outUnit, row)) })
+	correction := isCorrection(t, row)
+	invoice, detail := "", ""
+	if s.closed {
+		invoice = remember(s.invoices, [2]string{scope, currency}, func() string { return StatementID(s.month, scope, currency).String() })
+		detail = metric + "/" + text(t, outRule, row)
+	}
+
+	next().put(price) // BilledCost
+	account := name.Domain
+	if account == "" {
+		account = scope
+	}
+	put(account)
+	next().putNull() // BillingAccountName: domains are known by id only
+	put(currency)
+	putTime(next(), s.over)
+	putTime(next(), s.month)
+	put("Usage")
+	if correction {
+		put("Correction")
+	} else {
+		next().putNull()
+	}
+	put(metric + " of " + text(t, outResource, row))
+	put("Usage-Based")
+	next().putWord(word(outEnd))
+	next().putWord(word(outBegin))
+	next().put(quantity) // ConsumedQuantity
+	put(unit)
+	next().put(price) // ContractedCost
+	next().put(price) // EffectiveCost
+	put(s.operator)
+	optional(detail)
+	optional(invoice)
+	put(s.operator)
+	next().put(price) // ListCost
+	put("Standard")
+	next().put(quantity) // PricingQuantity
+	put(unit)
+	put(s.operator)
+	put(s.operator)
+	next().putWord(word(outRegion))
+	next().putWord(word(outRegion))
+	next().putWord(word(outResource))
+	optional(attributes.name)
+	put(service.resource)
+	put(service.category)
+	put(service.name)
+	put(s.operator)
+	put(service.subcategory)
+	if sku := attributes.flavor; sku != "" && service.category == "Compute" {
+		put(sku)
+	} else {
+		put(metric)
+	}
+	put(metric)
+	next().putWord(word(outScope))
+	optional(name.Name)
+	put("Project")
+	optional(attributes.tags)
+	if correction {
+		next().putWord(word(outCorrects))
+	} else {
+		next().putNull()
+	}
+	next().put(word(outID))
+	next().putWord(word(outRule))
+	var key [32]byte
+	copy(key[:16], quantity)
+	copy(key[16:], price)
+	if u := remember(s.prices, key, func() unitPrice { return exactUnitPrice(quantity, price) }); u.ok {
+		next().putWord(u.word[:])
+	} else {
+		next().putNull()
+	}
+	if at != len(s.table.cols) {
+		panic(fmt.Sprintf("focus row of %d columns, not %d", at, len(s.table.cols)))
+	}
+	s.table.rows++
+}
