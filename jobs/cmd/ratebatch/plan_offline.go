@@ -20,16 +20,11 @@ import (
 // withPricers hands the ways of pricing that plan test compares to use.
 type withPricers func(ctx context.Context, use func(...casefile.Pricer) error) error
 
-// goPricers are the ways that need no ClickHouse.
-func goPricers(_ context.Context, use func(...casefile.Pricer) error) error {
-	return use(casefile.Go{}, casefile.Folded{})
-}
-
 // planOfflineCommands lists the subcommands of plan that only read files.
 func planOfflineCommands(p *program) []*cobra.Command {
 	return []*cobra.Command{
 		p.planCheckCmd(),
-		p.planTestCmd(goPricers),
+		p.planTestCmd(p.allPricers),
 		p.planSchemaCmd(),
 		p.planImportCmd(),
 	}
