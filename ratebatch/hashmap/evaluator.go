@@ -334,6 +334,4 @@ func ruleNames(rules []*rule) string {
 var (
 	minusOne = decimal.New(-1, 0)
 	one      = decimal.New(1, 0)
-	// priceLimit is the first price that Decimal(38,18) does not hold.
-	priceLimit = decimal.New(1, 20)
 )

@@ -240,16 +240,11 @@ func (s *fastStep) price(q int64, scale int32) (decimal.Decimal, bool) {
 	}
 	x, xs := mul64(s.a, q), s.as+scale
 	if s.b != 0 {
-		y, ys := int128{0, 0}, s.bs
-		switch {
-		case ys == xs:
-			y = mul64(s.b, 1)
-		case ys < xs && xs-ys <= 18:
-			y = mul64(s.b, pow10[xs-ys])
-		default:
+		shift := xs - s.bs
+		if shift < 0 || shift > 18 {
 			return decimal.Decimal{}, false
 		}
-		x = x.add(y)
+		x = x.add(mul64(s.b, pow10[shift]))
 	}
 	drop := xs - PriceScale
 	if drop <= 0 {
