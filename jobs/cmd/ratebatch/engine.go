@@ -1,10 +1,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
 )
 
@@ -16,14 +21,8 @@ func newEngineCmd(p *program) *cobra.Command {
 its own over the folder given by --data. Commands without --clickhouse start it
 by themselves; these subcommands are for everything around that.`,
 	}
-	cmd.AddCommand(newEngineInstallCmd(p), newEngineServeCmd(p), newEngineSQLCmd(p))
+	cmd.AddCommand(newEngineInstallCmd(p), newEngineServeCmd(p), newEngineSQLCmd(p), newEngineDumpCmd(p), newEngineLoadCmd(p))
 	return cmd
-}
-
-// openEngine opens ClickHouse as the flags say, for commands that need no
-// database of their own.
-func (p *program) openEngine(cmd *cobra.Command, o engine.Options) (*engine.Engine, error) {
-	return engine.Open(cmd.Context(), o)
 }
 
 type engineServeOptions struct {
@@ -48,19 +47,25 @@ password stand in DATA/engine/endpoint.json, which only its owner can read.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options := p.engine
 			options.Port, options.Database = o.port, ""
-			e, err := p.openEngine(cmd, options)
-			if err != nil {
-				return err
+			if options.URL != "" {
+				return &ratebatch.ConfigError{Err: errors.New("engine serve with --clickhouse"), Hint: "a server serves itself; leave --clickhouse out"}
 			}
-			if _, err := fmt.Fprintf(p.stdout, "ClickHouse %s at %s\n", e.Version(), e.URL()); err != nil {
-				return err
-			}
-			select {
-			case <-cmd.Context().Done():
-			case <-e.Lost():
-				return e.ErrLost()
-			}
-			return e.Close()
+			return p.withEngine(cmd.Context(), options, func(ctx context.Context, e *engine.Engine) error {
+				if o.port != 0 && !strings.HasSuffix(e.URL(), ":"+strconv.Itoa(o.port)) {
+					return &ratebatch.ConfigError{Err: fmt.Errorf("the engine of %s already serves at %s", options.DataDir, e.URL()), Hint: "leave --port out, or stop the commands that use it"}
+				}
+				if err := p.print(map[string]string{"url": e.URL(), "version": e.Version()}, func() {
+					fmt.Fprintf(p.stdout, "ClickHouse %s at %s\n", e.Version(), e.URL())
+				}); err != nil {
+					return err
+				}
+				select {
+				case <-ctx.Done():
+					return nil // being told to end is how this command ends
+				case <-e.Lost():
+					return e.ErrLost()
+				}
+			})
 		},
 	}
 	cmd.Flags().IntVar(&o.port, "port", 0, "loopback port; 0 takes any free one")
