@@ -19,10 +19,12 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -108,7 +110,7 @@ func Parse(location string) (Options, error) {
 type Bucket struct {
 	o         Options
 	client    *s3.Client
-	transport *http.Transport
+	transport atomic.Pointer[http.Transport] // the one the SDK's client made
 }
 
 // New connects; nothing is sent yet.
@@ -126,11 +128,15 @@ func New(ctx context.Context, o Options) (*Bucket, error) {
 	if o.Timeout == 0 {
 		o.Timeout = time.Minute
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.ResponseHeaderTimeout = o.Timeout
-	transport.MaxIdleConnsPerHost = 16
+	b := &Bucket{o: o}
+	// The SDK's own client, since it knows AWS_CA_BUNDLE.
+	client := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.ResponseHeaderTimeout = o.Timeout
+		t.MaxIdleConnsPerHost = 16
+		b.transport.Store(t)
+	})
 	load := []func(*config.LoadOptions) error{
-		config.WithHTTPClient(&http.Client{Transport: transport}),
+		config.WithHTTPClient(client),
 		config.WithRequestChecksumCalculation(aws.RequestChecksumCalculationWhenRequired),
 		config.WithResponseChecksumValidation(aws.ResponseChecksumValidationWhenRequired),
 		config.WithRetryer(func() aws.Retryer {
@@ -148,7 +154,7 @@ func New(ctx context.Context, o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("s3 configuration: %w", err)}
 	}
-	client := s3.NewFromConfig(c, func(s *s3.Options) {
+	b.client = s3.NewFromConfig(c, func(s *s3.Options) {
 		s.UsePathStyle = o.PathStyle
 		if o.Endpoint != "" {
 			s.BaseEndpoint = &o.Endpoint
@@ -158,7 +164,7 @@ func New(ctx context.Context, o Options) (*Bucket, error) {
 		}
 		s.DisableLogOutputChecksumValidationSkipped = true
 	})
-	return &Bucket{o: o, client: client, transport: transport}, nil
+	return b, nil
 }
 
 // unlimited takes the place of the SDK's token bucket: attempts bound retries
@@ -181,7 +187,11 @@ func cutConnection(err error) aws.Ternary {
 }
 
 // Close ends idle connections.
-func (b *Bucket) Close() { b.transport.CloseIdleConnections() }
+func (b *Bucket) Close() {
+	if t := b.transport.Load(); t != nil {
+		t.CloseIdleConnections()
+	}
+}
 
 // Location implements bucket.Bucket.
 func (b *Bucket) Location() string {
