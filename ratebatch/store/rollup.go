@@ -67,8 +67,8 @@ type RollupProgress struct {
 type RollupResult struct {
 	From   time.Time         `json:"from"`
 	To     time.Time         `json:"to"`
-	Rows   map[string]uint64 `json:"rows"`   // by tier: what it holds for the window now
-	Before time.Time         `json:"before"` // buckets before it were left alone, as raw samples of them may have expired; zero: none
+	Rows   map[string]uint64 `json:"rows"`            // by tier: what it holds for the window now
+	Before time.Time         `json:"before,omitzero"` // buckets before it were left alone, as raw samples of them may have expired; zero: none
 }
 
 // Rollup recomputes both tiers of all three kinds from the distinct raw
@@ -85,46 +85,72 @@ type rollupChunk struct {
 	reach      uint32
 }
 
+// RollupPlan says what a rollup would do; it is made without writing.
+type RollupPlan struct {
+	From       time.Time         `json:"from"`
+	To         time.Time         `json:"to"`
+	Before     time.Time         `json:"before,omitzero"` // see RollupResult
+	Samples    map[string]uint64 `json:"samples"`         // by kind, repeats included
+	Statements int               `json:"statements"`      // each over some days, or hours of a busy day
+
+	chunks []rollupChunk
+}
+
 // RollupWith is Rollup with options. It may be repeated and may run beside the
 // refreshable views: rows that stand in a tier already are not written again,
 // and a row over fewer samples never replaces a fuller one.
 func (s *Store) RollupWith(ctx context.Context, o RollupOptions) (RollupResult, error) {
-	var now time.Time
-	if err := s.Row(ctx, "server_time", nil, &now); err != nil {
+	plan, err := s.PlanRollup(ctx, o)
+	if err != nil {
 		return RollupResult{}, err
 	}
+	return s.RunRollup(ctx, plan, o.Progress)
+}
+
+// PlanRollup finds the buckets and cuts them into statements; it only reads.
+func (s *Store) PlanRollup(ctx context.Context, o RollupOptions) (RollupPlan, error) {
+	var now time.Time
+	if err := s.Row(ctx, "server_time", nil, &now); err != nil {
+		return RollupPlan{}, err
+	}
 	now = now.UTC().Truncate(time.Second)
-	result := RollupResult{From: o.From.UTC().Truncate(time.Hour), To: o.To.UTC(), Rows: map[string]uint64{}}
+	plan := RollupPlan{From: o.From.UTC().Truncate(time.Hour), To: o.To.UTC(), Samples: map[string]uint64{}}
 	if o.To.IsZero() || now.Before(o.To) {
-		result.To = now
-	} else if up := result.To.Truncate(time.Hour); !up.Equal(result.To) {
-		result.To = up.Add(time.Hour)
-		if now.Before(result.To) {
-			result.To = now
+		plan.To = now
+	} else if up := plan.To.Truncate(time.Hour); !up.Equal(plan.To) {
+		plan.To = up.Add(time.Hour)
+		if now.Before(plan.To) {
+			plan.To = now
 		}
 	}
-	if result.From.Unix() < 0 {
-		result.From = time.Unix(0, 0).UTC()
+	if plan.From.Unix() < 0 {
+		plan.From = time.Unix(0, 0).UTC()
 	}
-	if !result.From.Before(result.To) {
-		return result, &ratebatch.ConfigError{Err: fmt.Errorf("rollup from %s to %s: nothing lies between", o.From.UTC().Format(time.RFC3339), result.To.Format(time.RFC3339)), Hint: "only buckets that have ended are computed"}
+	if !plan.From.Before(plan.To) {
+		return plan, &ratebatch.ConfigError{Err: fmt.Errorf("rollup from %s to %s: nothing lies between", o.From.UTC().Format(time.RFC3339), plan.To.Format(time.RFC3339)), Hint: "only buckets that have ended are computed"}
 	}
-	var chunks []rollupChunk
 	for i := range tierKinds {
 		kind := &tierKinds[i]
-		of, err := s.rollupChunks(ctx, kind, now, &result)
+		of, err := s.rollupChunks(ctx, kind, now, &plan)
 		if err != nil {
-			return result, err
+			return plan, err
 		}
-		chunks = append(chunks, of...)
+		plan.chunks = append(plan.chunks, of...)
 	}
-	for i, c := range chunks {
+	plan.Statements = len(plan.chunks)
+	return plan, nil
+}
+
+// RunRollup does what a plan says; progress may be nil.
+func (s *Store) RunRollup(ctx context.Context, plan RollupPlan, progress func(RollupProgress)) (RollupResult, error) {
+	result := RollupResult{From: plan.From, To: plan.To, Before: plan.Before, Rows: map[string]uint64{}}
+	for i, c := range plan.chunks {
 		tier := c.kind.tiers[c.tier]
 		if err := s.rollupChunk(ctx, c); err != nil {
 			return result, fmt.Errorf("roll up %s into %s: %w", ratebatch.Period{Begin: c.begin, End: c.end}, tier, err)
 		}
-		if o.Progress != nil {
-			o.Progress(RollupProgress{Tier: tier, Begin: c.begin, End: c.end, Done: i + 1, Total: len(chunks)})
+		if progress != nil {
+			progress(RollupProgress{Tier: tier, Begin: c.begin, End: c.end, Done: i + 1, Total: len(plan.chunks)})
 		}
 	}
 	type tierRows struct {
@@ -145,8 +171,8 @@ func (s *Store) RollupWith(ctx context.Context, o RollupOptions) (RollupResult, 
 }
 
 // rollupChunks cuts the days that samples cover into statements.
-func (s *Store) rollupChunks(ctx context.Context, kind *tierKind, now time.Time, result *RollupResult) ([]rollupChunk, error) {
-	from := result.From
+func (s *Store) rollupChunks(ctx context.Context, kind *tierKind, now time.Time, plan *RollupPlan) ([]rollupChunk, error) {
+	from := plan.From
 	retention, err := s.TierRetention(ctx, kind.samples)
 	if err != nil {
 		return nil, err
@@ -156,14 +182,14 @@ func (s *Store) rollupChunks(ctx context.Context, kind *tierKind, now time.Time,
 	// of an expired one in the count.
 	if oldest := now.Add(-retention).Truncate(time.Hour).Add(time.Hour); retention > 0 && from.Before(oldest) {
 		from = oldest
-		if result.Before.IsZero() || oldest.After(result.Before) {
-			result.Before = oldest
+		if plan.Before.IsZero() || oldest.After(plan.Before) {
+			plan.Before = oldest
 		}
 	}
-	if !from.Before(result.To) {
+	if !from.Before(plan.To) {
 		return nil, nil
 	}
-	days, err := Collect(ctx, s, "rollup_days", Params{"kind": kind.name, "from": from, "to": result.To}, func(rows driver.Rows) (dayCount, error) {
+	days, err := Collect(ctx, s, "rollup_days", Params{"kind": kind.name, "from": from, "to": plan.To}, func(rows driver.Rows) (dayCount, error) {
 		var d dayCount
 		return d, rows.Scan(&d.day, &d.samples, &d.reach)
 	})
@@ -173,10 +199,11 @@ func (s *Store) rollupChunks(ctx context.Context, kind *tierKind, now time.Time,
 	var reach uint32
 	for _, d := range days {
 		reach = max(reach, d.reach)
+		plan.Samples[kind.name] += d.samples
 	}
 	var chunks []rollupChunk
 	for tier, width := range tierWidths {
-		closed := result.To.Truncate(time.Duration(width) * time.Second)
+		closed := plan.To.Truncate(time.Duration(width) * time.Second)
 		for _, span := range cutDays(days) {
 			c := rollupChunk{kind, tier, span.Begin, span.End, reach}
 			if c.begin.Before(from) {

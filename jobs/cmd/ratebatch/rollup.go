@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ratebatch/ratebatch/jobs"
+	"github.com/ratebatch/ratebatch/jobs/rollup"
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+func newRollupCmd(p *program) *cobra.Command {
+	var from, to string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "rollup",
+		Short: "Recompute the 5-minute and hourly tiers from raw samples",
+		Long: `Rollup recomputes both tiers of instances, ports and disks from the distinct
+raw samples, for buckets that begin in [--from, --to). Refreshable views do this
+all the time; by hand it is for the time after an outage or an import.
+
+Only closed buckets are computed. Buckets older than the raw tier's retention
+are left alone, since some of their samples may be gone. Rows that a tier holds
+already are not written again, and a row over fewer samples never replaces a
+fuller one, so a rollup can be repeated.
+
+` + exitCodesHelp,
+		Example: `  ratebatch rollup --from 2026-11-01
+  ratebatch rollup --from 2026-11-28T06:00:00Z --to 2026-11-29 --dry-run`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			job := rollup.Job{Log: p.log, Now: p.now}
+			var err error
+			if job.From, err = parseInstant("--from", from); err != nil {
+				return err
+			}
+			if to != "" {
+				if job.To, err = parseInstant("--to", to); err != nil {
+					return err
+				}
+			}
+			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+				job.Store = s
+				return p.rollup(ctx, &job, dryRun)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&from, "from", "", "first moment, such as 2026-11-01 or 2026-11-01T06:00:00Z (required); widened to whole hours")
+	f.StringVar(&to, "to", "", "end, not included; empty: now")
+	f.BoolVar(&dryRun, "dry-run", false, "print what would be read and write nothing")
+	return cmd
+}
+
+// parseInstant reads a day or a moment in UTC.
+func parseInstant(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, &ratebatch.ConfigError{Err: fmt.Errorf("%s is not given", flag), Hint: "write it as 2026-11-01 or 2026-11-01T06:00:00Z"}
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, &ratebatch.ConfigError{Err: fmt.Errorf("%s %q", flag, text), Hint: "write it as 2026-11-01 or 2026-11-01T06:00:00Z"}
+}
+
+func (p *program) rollup(ctx context.Context, job *rollup.Job, dryRun bool) error {
+	plan, err := job.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	if dryRun {
+		return p.print(plan, func() {
+			fmt.Fprintf(p.stdout, "%s would be rolled up in %d statements\n", ratebatch.Period{Begin: plan.From, End: plan.To}, plan.Statements)
+			p.printCounts(plan.Samples, "samples")
+		})
+	}
+	run, err := jobs.Start(ctx, job.Store, "rollup", os.Args[1:], version, p.now())
+	if err != nil {
+		return err
+	}
+	bar := p.progress("rollup", int64(plan.Statements), "statements")
+	job.Progress = func(r store.RollupProgress) { bar.set(int64(r.Done)) }
+	result, err := job.Run(ctx, run.ID, plan)
+	bar.done()
+	if endErr := run.End(ctx, rollup.Counts(result), err); endErr != nil {
+		p.log.WarnContext(ctx, "run log", jobs.KeyRunID, run.ID, "error", endErr)
+	}
+	if err != nil {
+		return err
+	}
+	return p.print(result, func() {
+		fmt.Fprintf(p.stdout, "rolled up %s\n", ratebatch.Period{Begin: result.From, End: result.To})
+		if !result.Before.IsZero() {
+			fmt.Fprintf(p.stdout, "buckets before %s were left alone: the raw tier may have lost samples of them\n", result.Before.Format(time.RFC3339))
+		}
+		p.printCounts(result.Rows, "rows")
+	})
+}
+
+// printCounts prints names and counts, sorted by name.
+func (p *program) printCounts(counts map[string]uint64, unit string) {
+	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
+	for _, name := range slices.Sorted(mapKeys(counts)) {
+		fmt.Fprintf(w, "%d\t%s  %s\t\n", counts[name], unit, name)
+	}
+	_ = w.Flush()
+}
