@@ -25,6 +25,16 @@ by themselves; these subcommands are for everything around that.`,
 	return cmd
 }
 
+// engineArgs makes a wrong number of arguments what it is, exit code 2.
+func engineArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &ratebatch.ConfigError{Err: err, Hint: "see '" + cmd.CommandPath() + " --help'"}
+		}
+		return nil
+	}
+}
+
 type engineServeOptions struct {
 	port int
 }
@@ -43,7 +53,7 @@ password stand in DATA/engine/endpoint.json, which only its owner can read.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch engine serve --data /var/lib/ratebatch --port 8123`,
-		Args:    cobra.NoArgs,
+		Args:    engineArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options := p.engine
 			options.Port, options.Database = o.port, ""

@@ -47,7 +47,7 @@ exit code 75.
 ` + exitCodesHelp,
 		Example: `  ratebatch engine dump /backup/ratebatch-2026-03
   ratebatch --clickhouse https://ch.example.org:8443 engine dump --format parquet --table rated_lines /tmp/lines`,
-		Args: cobra.ExactArgs(1),
+		Args: engineArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.Validate(); err != nil {
 				return err
@@ -78,7 +78,7 @@ with exit code 20.
 ` + exitCodesHelp,
 		Example: `  ratebatch --data /var/lib/ratebatch-new engine load /backup/ratebatch-2026-03
   ratebatch --clickhouse clickhouse://ch.example.org engine load /backup/ratebatch-2026-03`,
-		Args: cobra.ExactArgs(1),
+		Args: engineArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options := p.engine
 			options.Create = true

@@ -27,7 +27,7 @@ nothing if it is there already. %s names another copy.
 		Example: `  ratebatch engine install
   npm pack ` + install.Package + `@` + install.Version + `   # on a machine with a network
   ratebatch engine install --from chdb-lib-linux-x64-gnu-` + install.Version + `.tgz`,
-		Args: cobra.NoArgs,
+		Args: engineArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := newInstallProgress(p.stderr)
 			o.Progress = show.update

@@ -53,7 +53,7 @@ url(), s3(), INTO OUTFILE and their like.
 		Example: `  ratebatch engine sql -q 'SELECT count() FROM rated_lines'
   ratebatch engine sql -f csv -q 'SELECT * FROM rated ORDER BY scope' > rated.csv
   echo 'SHOW TABLES; SELECT version()\G' | ratebatch engine sql`,
-		Args: cobra.NoArgs,
+		Args: engineArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if err := o.Validate(); err != nil {
 				return err
