@@ -151,8 +151,7 @@ func unionLevels(combos []Combo) ([]*big.Int, error) {
 			if step.From == nil {
 				continue
 			}
-			raw, exact := rawCeil(*step.From)
-			_ = exact // a level between two quantities starts at the upper one
+			raw := step.IntFrom()
 			if raw.BitLen() > 127 {
 				continue // beyond every Decimal(38,18): never reached, or always
 			}
@@ -170,13 +169,6 @@ func unionLevels(combos []Combo) ([]*big.Int, error) {
 	return out, nil
 }
 
-// rawCeil is the smallest raw quantity (scale 18) that is at least d.
-func rawCeil(d decimal.Decimal) (*big.Int, bool) {
-	shifted := d.Shift(quantityScale)
-	ceil := shifted.Ceil()
-	return ceil.BigInt(), ceil.Equal(shifted)
-}
-
 // raw is a quantity's integer at scale 18; quantities have no more digits.
 func raw(d decimal.Decimal) *big.Int { return d.Shift(quantityScale).BigInt() }
 
@@ -188,8 +180,7 @@ func stepOf(f hashmap.Folded, levels []*big.Int, step int) hashmap.Step {
 		if s.From == nil {
 			continue
 		}
-		from, _ := rawCeil(*s.From)
-		if step > 0 && from.Cmp(levels[step-1]) <= 0 {
+		if step > 0 && s.IntFrom().Cmp(levels[step-1]) <= 0 {
 			chosen = s
 		}
 	}

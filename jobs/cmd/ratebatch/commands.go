@@ -10,6 +10,8 @@ func commands(p *program) []*cobra.Command {
 		newExportCmd(p),
 		newPlanCmd(p),
 		newMetricsCmd(p),
+		newQuoteCmd(p),
+		newExplainCmd(p),
 		newScopesCmd(p),
 		newWatermarkCmd(p),
 		newStatusCmd(p),

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+	"github.com/spf13/cobra"
+
+	"github.com/ratebatch/ratebatch/exporter"
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/hashmap"
+	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// explained is everything that made one line.
+type explained struct {
+	LineID     string            `json:"line_id"`
+	Region     string            `json:"region"`
+	Scope      string            `json:"scope"`
+	Begin      time.Time         `json:"begin"`
+	End        time.Time         `json:"end"`
+	Metric     string            `json:"metric"`
+	Resource   string            `json:"resource"`
+	Attributes map[string]string `json:"attributes"`
+	Qty        decimal.Decimal   `json:"qty"`
+	Unit       string            `json:"unit"`
+	Price      decimal.Decimal   `json:"price"`
+	Bucket     string            `json:"bucket,omitempty"`
+	Rule       string            `json:"rule"`
+	Revision   uint32            `json:"revision"`
+	RunID      string            `json:"run_id"`
+	Plan       string            `json:"plan_digest"`
+	Counted    []string          `json:"rules_that_counted"`
+	Nearly     []string          `json:"rules_that_did_not"`
+	Arithmetic []string          `json:"arithmetic"`
+	PriceNow   decimal.Decimal   `json:"price_by_the_plan"` // what the plan in force at begin gives; equals price
+	Tier       []store.Record    `json:"tier_rows"`
+	Samples    []store.Record    `json:"samples"`
+}
+
+type explainOptions struct {
+	scope, month, begin, metric, resource string
+}
+
+func newExplainCmd(p *program) *cobra.Command {
+	var o explainOptions
+	cmd := &cobra.Command{
+		Use:   "explain [LINE]",
+		Short: "Show how a line came about: samples, tier rows, rules and arithmetic",
+		Long: `Explain takes the id of a line, as exports name it, or the flags that single out
+one line, and shows the samples and tier rows behind its quantity, the rules that
+counted and those that nearly did, and the calculation to the last digit. Samples
+are shown as long as the raw tier holds them.
+
+Looking up an id reads the lines of its month; --scope and --month make it quick.
+
+` + exitCodesHelp,
+		Example: `  ratebatch explain 6f1c8f0e-8a37-5d0b-9a53-2f0a6f2d8f11 --scope web-shop --month 2013-08
+  ratebatch explain --scope web-shop --begin 2013-08-20T10:00:00Z --metric instance --resource UUID`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := ""
+			if len(args) > 0 {
+				parsed, err := uuid.Parse(args[0])
+				if err != nil {
+					return &ratebatch.ConfigError{Err: fmt.Errorf("line %q is no UUID", args[0])}
+				}
+				id = parsed.String()
+			}
+			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error { return p.explain(ctx, s, id, o) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.scope, "scope", "", "scope of the line")
+	f.StringVar(&o.month, "month", "", "month of the line, such as 2026-11")
+	f.StringVar(&o.begin, "begin", "", "begin of the line's period (RFC 3339)")
+	f.StringVar(&o.metric, "metric", "", "metric of the line")
+	f.StringVar(&o.resource, "resource", "", "resource of the line")
+	return cmd
+}
+
+func (p *program) explain(ctx context.Context, s *store.Store, id string, o explainOptions) error {
+	if err := s.CheckSchema(ctx); err != nil {
+		return err
+	}
+	line, err := findLine(ctx, s, id, o)
+	if err != nil {
+		return err
+	}
+	parsed, err := planInForce(ctx, s, line.Begin)
+	if err != nil {
+		return err
+	}
+	set, err := metricsInForce(ctx, s, line.Begin)
+	if err != nil {
+		return err
+	}
+	evaluator, err := hashmap.Compile(parsed, hashmap.Options{Units: map[string]string{line.Metric: line.Unit}})
+	if err != nil {
+		return err
+	}
+	trace := evaluator.Explain(&hashmap.Point{Metric: line.Metric, Scope: line.Scope, Unit: line.Unit, Qty: line.Qty, Attributes: line.Attributes, Begin: line.Begin})
+	x := &explained{LineID: lineID(line), Region: line.Region, Scope: line.Scope, Begin: line.Begin, End: line.End, Metric: line.Metric, Resource: line.Resource,
+		Attributes: line.Attributes, Qty: line.Qty, Unit: line.Unit, Price: line.Price, Bucket: line.Bucket, Rule: line.Rule, Revision: line.Revision,
+		RunID: line.RunID.String(), Plan: parsed.Digest(), Counted: []string{}, Nearly: []string{}, Arithmetic: trace.Arithmetic, PriceNow: trace.Result.Price}
+	for _, c := range trace.Considered {
+		text := fmt.Sprintf("%s: %s", c.Rule.String(), c.Why)
+		if c.Counts {
+			x.Counted = append(x.Counted, text)
+		} else {
+			x.Nearly = append(x.Nearly, text)
+		}
+	}
+	if m, ok := set.Get(line.Metric); ok && m.Tiered() {
+		if x.Tier, x.Samples, err = source(ctx, s, m, line); err != nil {
+			return err
+		}
+	}
+	return p.print(x, func() { printExplained(p.stdout, x) })
+}
+
+func lineID(l *store.FoundLine) string {
+	return exporter.LineID(exporter.LineKey{Region: l.Region, Scope: l.Scope, Begin: l.Begin, Metric: l.Metric, Resource: l.Resource, Attributes: l.Attributes, Part: l.Part}).String()
+}
+
+// findLine finds the one line that is meant.
+func findLine(ctx context.Context, s *store.Store, id string, o explainOptions) (*store.FoundLine, error) {
+	filter := store.LineFilter{Scope: o.scope, Metric: o.metric, Resource: o.resource, From: time.Unix(0, 0), To: store.OpenEnd}
+	if o.month != "" {
+		month, err := time.Parse("2006-01", o.month)
+		if err != nil {
+			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("--month %q", o.month), Hint: "write it as 2026-11"}
+		}
+		filter.From, filter.To = month, month.AddDate(0, 1, 0)
+	}
+	if o.begin != "" {
+		begin, err := parseMoment("begin", o.begin)
+		if err != nil {
+			return nil, err
+		}
+		filter.From, filter.To = begin, begin.Add(time.Second)
+	}
+	if id == "" && (o.scope == "" || o.begin == "" || o.metric == "") {
+		return nil, &ratebatch.ConfigError{Err: errors.New("no line is named"), Hint: "give its id, or at least --scope, --begin and --metric"}
+	}
+	scopes := []string{o.scope}
+	if o.scope == "" {
+		var err error
+		if scopes, err = s.ScopesWithLines(ctx, filter.From, filter.To); err != nil {
+			return nil, err
+		}
+	}
+	var found []store.FoundLine
+	for _, scope := range scopes {
+		filter.Scope = scope
+		err := s.FindLines(ctx, filter, func(l store.FoundLine) bool {
+			if id != "" && lineID(&l) != id {
+				return true
+			}
+			found = append(found, l)
+			return id == "" && len(found) < 2
+		})
+		if err != nil {
+			return nil, err
+		}
+		if id != "" && len(found) > 0 {
+			break
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return nil, &ratebatch.ConfigError{Err: errors.New("no rated line matches"), Hint: "lines of superseded revisions are not looked at; see 'ratebatch status' for what is rated"}
+	case len(found) > 1:
+		return nil, &ratebatch.ConfigError{Err: errors.New("more than one line matches"), Hint: "add --resource, or give the line's id"}
+	}
+	return &found[0], nil
+}
+
+// sampleTables are the raw tables behind the tiers.
+var sampleTables = map[string]string{"instance_metrics": "instance_samples", "port_volume": "port_samples", "disk_metrics": "disk_samples"}
+
+// source reads the tier rows and samples of the line's resource and period.
+func source(ctx context.Context, s *store.Store, m *metric.Metric, l *store.FoundLine) (tier, samples []store.Record, err error) {
+	params := store.Params{"begin": l.Begin, "end": l.End, "region": l.Region}
+	where := ""
+	parts := strings.SplitN(l.Resource, "/", len(m.Resource))
+	for i, column := range m.Resource {
+		if i < len(parts) {
+			params[fmt.Sprintf("r%d", i)] = parts[i]
+			where += fmt.Sprintf(" AND toString(`%s`) = {r%d:String}", column, i)
+		}
+	}
+	table := m.Tables(l.End.Sub(l.Begin))[0]
+	tier, err = s.Records(ctx, "SELECT * FROM "+table+" FINAL WHERE region = {region:String} AND bucket >= {begin:DateTime('UTC')} AND bucket < {end:DateTime('UTC')}"+where+" ORDER BY ALL LIMIT 1000", params)
+	if err != nil {
+		return nil, nil, err
+	}
+	family := strings.TrimSuffix(strings.TrimSuffix(table, "_hourly"), "_5min")
+	samples, err = s.Records(ctx, "SELECT * FROM "+sampleTables[family]+" FINAL WHERE region = {region:String} AND ts > {begin:DateTime('UTC')} AND begin < {end:DateTime('UTC')}"+where+" ORDER BY ts LIMIT 1000", params)
+	return tier, samples, err
+}
+
+func printExplained(out io.Writer, x *explained) {
+	fmt.Fprintf(out, "line %s\n  %s %s of scope %s, %s to %s, revision %d\n  attributes", x.LineID, x.Metric, x.Resource, x.Scope, x.Begin.Format(time.RFC3339), x.End.Format(time.RFC3339), x.Revision)
+	for _, name := range slices.Sorted(maps.Keys(x.Attributes)) {
+		fmt.Fprintf(out, " %s=%s", name, x.Attributes[name])
+	}
+	fmt.Fprintf(out, "\n  qty   %s %s\n  price %s", x.Qty, x.Unit, x.Price)
+	if x.Bucket != "" {
+		fmt.Fprintf(out, " (bucket %s)", x.Bucket)
+	}
+	section := func(title string, lines []string) {
+		if len(lines) > 0 {
+			fmt.Fprintf(out, "\n\n%s\n  %s", title, strings.Join(lines, "\n  "))
+		}
+	}
+	section("rules that counted", x.Counted)
+	section("rules that did not", x.Nearly)
+	section("arithmetic", x.Arithmetic)
+	if !x.PriceNow.Equal(x.Price) {
+		fmt.Fprintf(out, "\n\nthe plan in force for this period now gives %s: the line was rated by another version", x.PriceNow)
+	}
+	fmt.Fprint(out, "\n")
+	printRecords(out, "tier rows", x.Tier)
+	printRecords(out, "samples", x.Samples)
+}
+
+// printRecords writes rows as "column value" pairs, leaving out what is the
+// same for all of a resource.
+func printRecords(out io.Writer, title string, records []store.Record) {
+	if len(records) == 0 {
+		fmt.Fprintf(out, "\n%s: none are stored any more\n", title)
+		return
+	}
+	fmt.Fprintf(out, "\n%s (%d)\n", title, len(records))
+	shown := map[string]bool{"bucket": true, "begin": true, "ts": true, "covered_seconds": true, "samples": true, "vcpus": true, "flavor_name": true,
+		"rx_bytes": true, "tx_bytes": true, "read_requests": true, "write_requests": true, "memory_actual_byte_seconds": true, "memory_actual_bytes": true,
+		"capacity_byte_seconds": true, "capacity_bytes": true, "sequence": true, "host": true}
+	for _, r := range records {
+		fmt.Fprint(out, " ")
+		for i, column := range r.Columns {
+			if shown[column] {
+				fmt.Fprintf(out, " %s=%s", column, r.Values[i])
+			}
+		}
+		fmt.Fprintln(out)
+	}
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/shopspring/decimal"
+	"github.com/spf13/cobra"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/hashmap"
+	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/plan"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// quoteItem is one thing to be priced, as it stands in a JSON file.
+type quoteItem struct {
+	Metric   string            `json:"metric"`
+	Qty      json.Number       `json:"qty"`
+	Unit     string            `json:"unit,omitempty"`
+	Groupby  map[string]string `json:"groupby,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// quotedItem is its answer.
+type quotedItem struct {
+	quoteItem
+	Price  decimal.Decimal `json:"price"`
+	Bucket string          `json:"bucket,omitempty"`
+	Reason string          `json:"reason,omitempty"`
+	Rule   string          `json:"rule"`
+}
+
+// quoted is what quote prints.
+type quoted struct {
+	Scope    string          `json:"scope"`
+	At       time.Time       `json:"at"`
+	Plan     string          `json:"plan_digest"`
+	Currency string          `json:"currency"`
+	Items    []quotedItem    `json:"items"`
+	Total    decimal.Decimal `json:"total"`
+}
+
+type quoteOptions struct {
+	metric, qty, unit, scope, at, planFile, from string
+	attributes                                   []string
+}
+
+func newQuoteCmd(p *program) *cobra.Command {
+	var o quoteOptions
+	cmd := &cobra.Command{
+		Use:   "quote",
+		Short: "Say exactly what usage would cost, for any scope and date",
+		Long: `Quote prices one item given by flags, or a list of items from a JSON file:
+
+  [{"metric": "instance", "qty": "720", "metadata": {"flavor_name": "m1.small"}}]
+
+by the rate plan in force at --at, or by a plan file. Prices are exact decimals,
+rounded once to 18 digits, as a rated line's.
+
+` + exitCodesHelp,
+		Example: `  ratebatch quote --metric instance --qty 720 --attribute flavor_name=c1.small
+  ratebatch quote --scope web-shop --at 2026-11-01 --from items.json
+  ratebatch quote --plan plan.yaml --metric network.outgoing --qty 12.5`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.quote(cmd.Context(), o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.metric, "metric", "", "metric to price")
+	f.StringVar(&o.qty, "qty", "1", "quantity, an exact decimal")
+	f.StringVar(&o.unit, "unit", "", "unit, for expressions that look at it")
+	f.StringArrayVar(&o.attributes, "attribute", nil, "name=value of groupby or metadata; may be repeated")
+	f.StringVar(&o.scope, "scope", "", "scope whose own rules apply; empty: the general ones")
+	f.StringVar(&o.at, "at", "", "moment whose rules apply (RFC 3339 or a date); default: now")
+	f.StringVar(&o.planFile, "plan", "", "price by this plan file instead of the plan in force")
+	f.StringVar(&o.from, "from", "", "JSON file with a list of items; - is the standard input")
+	return cmd
+}
+
+func (p *program) quote(ctx context.Context, o quoteOptions) error {
+	items, err := p.quoteItems(o)
+	if err != nil {
+		return err
+	}
+	at := p.now().UTC()
+	if o.at != "" {
+		if at, err = parseMoment("at", o.at); err != nil {
+			return err
+		}
+	}
+	parsed, err := p.planAt(ctx, o.planFile, at)
+	if err != nil {
+		return err
+	}
+	evaluator, err := hashmap.Compile(parsed, hashmap.Options{Units: unitsOf(items)})
+	if err != nil {
+		return err
+	}
+	out := quoted{Scope: o.scope, At: at, Plan: parsed.Digest(), Currency: parsed.Currency, Items: []quotedItem{}}
+	for i, item := range items {
+		qty, err := decimal.NewFromString(item.Qty.String())
+		if err != nil {
+			return &ratebatch.ConfigError{Err: fmt.Errorf("item %d: quantity %q is no decimal", i+1, item.Qty)}
+		}
+		attributes := maps.Clone(item.Metadata)
+		if attributes == nil {
+			attributes = map[string]string{}
+		}
+		maps.Copy(attributes, item.Groupby) // groupby wins over metadata
+		r := evaluator.Price(&hashmap.Point{Metric: item.Metric, Scope: o.scope, Unit: item.Unit, Qty: qty, Attributes: attributes, Begin: at})
+		out.Items = append(out.Items, quotedItem{quoteItem: item, Price: r.Price, Bucket: string(r.Bucket), Reason: r.Reason, Rule: r.Rule})
+		out.Total = out.Total.Add(r.Price)
+	}
+	return p.print(out, func() {
+		w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(w, "METRIC\tQTY\tPRICE\tRULES\t")
+		for _, x := range out.Items {
+			note := x.Rule
+			if x.Bucket != "" {
+				note = strings.TrimSpace(x.Bucket + " " + x.Reason)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", x.Metric, x.Qty, x.Price, note)
+		}
+		fmt.Fprintf(w, "total\t\t%s %s\t\t\n", out.Total, out.Currency)
+		w.Flush()
+	})
+}
+
+func (p *program) quoteItems(o quoteOptions) ([]quoteItem, error) {
+	if o.from != "" {
+		data, err := p.readArg(o.from)
+		if err != nil {
+			return nil, err
+		}
+		var items []quoteItem
+		decoder := json.NewDecoder(strings.NewReader(string(data)))
+		decoder.DisallowUnknownFields()
+		decoder.UseNumber()
+		if err := decoder.Decode(&items); err != nil {
+			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s: %w", o.from, err), Hint: "it must be a list of objects with metric, qty, metadata"}
+		}
+		if decoder.Decode(new(any)) != io.EOF {
+			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s: more follows after the list", o.from)}
+		}
+		return items, nil
+	}
+	if o.metric == "" {
+		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("nothing to price"), Hint: "name --metric and --qty, or a file with --from"}
+	}
+	item := quoteItem{Metric: o.metric, Qty: json.Number(o.qty), Unit: o.unit, Metadata: map[string]string{}}
+	for _, pair := range o.attributes {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("--attribute %q", pair), Hint: "write name=value"}
+		}
+		item.Metadata[name] = value
+	}
+	return []quoteItem{item}, nil
+}
+
+func unitsOf(items []quoteItem) map[string]string {
+	out := map[string]string{}
+	for _, x := range items {
+		if x.Unit != "" {
+			out[x.Metric] = x.Unit
+		}
+	}
+	return out
+}
+
+// planAt is the plan of a file, or the one in force at a moment.
+func (p *program) planAt(ctx context.Context, file string, at time.Time) (*plan.Plan, error) {
+	if file != "" {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			return nil, &ratebatch.ConfigError{Err: err}
+		}
+		parsed, err := plan.Parse(file, body)
+		if err != nil {
+			return nil, &ratebatch.ConfigError{Err: err}
+		}
+		return parsed, nil
+	}
+	var parsed *plan.Plan
+	err := p.withStore(ctx, func(ctx context.Context, s *store.Store) (err error) {
+		if err := s.CheckSchema(ctx); err != nil {
+			return err
+		}
+		parsed, err = planInForce(ctx, s, at)
+		return err
+	})
+	return parsed, err
+}
+
+func planInForce(ctx context.Context, s *store.Store, at time.Time) (*plan.Plan, error) {
+	versions, err := s.Versions(ctx, store.PlanVersions)
+	if err != nil {
+		return nil, err
+	}
+	span := store.InForce(versions, at, at.Add(time.Second))[0]
+	if span.Version == nil {
+		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("no rate plan is in force at %s", at.Format(time.RFC3339)), Hint: "see 'ratebatch plan list'"}
+	}
+	return plan.Parse(fmt.Sprintf("rate plan version %d", span.Version.Version), []byte(span.Version.Body))
+}
+
+// metricsInForce is the metric set in force at a moment, the built-in one if
+// none was ever applied.
+func metricsInForce(ctx context.Context, s *store.Store, at time.Time) (*metric.Set, error) {
+	versions, err := s.Versions(ctx, store.MetricVersions)
+	if err != nil {
+		return nil, err
+	}
+	if len(versions) == 0 {
+		return metric.Parse("the built-in metrics", metric.Default())
+	}
+	span := store.InForce(versions, at, at.Add(time.Second))[0]
+	if span.Version == nil {
+		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("no metric set is in force at %s", at.Format(time.RFC3339)), Hint: "see 'ratebatch metrics list'"}
+	}
+	return metric.Parse(fmt.Sprintf("metric set %d", span.Version.Version), []byte(span.Version.Body))
+}
