@@ -77,6 +77,12 @@ func nextToken(q string, i int) token {
 // endOfQuote gives the offset after the closing quote of the one at i. A quote
 // is escaped by a backslash or by doubling it.
 func endOfQuote(q string, i int) int {
+	end, _ := closeQuote(q, i)
+	return end
+}
+
+// closeQuote is endOfQuote that also says whether there is a closing quote.
+func closeQuote(q string, i int) (end int, closed bool) {
 	mark, n := q[i], len(q)
 	for i++; i < n; i++ {
 		switch q[i] {
@@ -87,10 +93,10 @@ func endOfQuote(q string, i int) int {
 				i++
 				continue
 			}
-			return i + 1
+			return i + 1, true
 		}
 	}
-	return n
+	return n, false
 }
 
 // endOfHeredoc gives the offset after $tag$ … $tag$ at i, or 0.

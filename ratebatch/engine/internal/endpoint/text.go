@@ -51,7 +51,11 @@ type Piece struct {
 }
 
 func closed(quote string) bool {
-	return len(quote) >= 2 && (quote[0] == '$' || endOfQuote(quote, 0) == len(quote) && quote[len(quote)-1] == quote[0])
+	if quote[0] == '$' {
+		return true // a heredoc without an end is no literal
+	}
+	_, ok := closeQuote(quote, 0)
+	return ok
 }
 
 // Kind is a statement's first keyword in upper case.
