@@ -11,10 +11,11 @@ import (
 type raw struct {
 	sql string
 	in  integer // its type
-	// bound is what |sql| cannot exceed, proven by types; nil when nothing is proven.
+	// bound is what |sql| cannot exceed, by types or by a guard on rows.
 	bound *big.Int
 	// sane is what |sql| exceeds only in damaged data: the arithmetic must hold
-	// up to here, and a guard fails the query where it does not hold.
+	// up to here, and a guard fails the query where it does not hold. nil: up to
+	// the greatest quantity.
 	sane *big.Int
 	// signed is set unless sql is proven not to be negative.
 	signed      bool
@@ -64,8 +65,8 @@ func (l linear) room(most, extra *big.Int) *big.Int {
 	return left.Quo(left, new(big.Int).Abs(l.a))
 }
 
-// quantity gives the expression of type Decimal(38,18) for
-// mutate(raw × factor + offset), rounded once, half-even.
+// quantity gives an Int128 expression for mutate(raw × factor + offset) in
+// units of 10^-18, rounded once, half-even.
 func (m *Metric) quantity(r raw) (string, error) {
 	var sql string
 	var err error
@@ -77,13 +78,10 @@ func (m *Metric) quantity(r raw) (string, error) {
 	case Floor, Ceil:
 		sql, err = m.rounded(r, 0, maxWhole)
 		sql = fmt.Sprintf("(%s) * %s", sql, int128.literal(ten18))
-	default:
+	case None:
 		sql, err = m.rounded(r, 18, maxQty)
 	}
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("reinterpret(%s, 'Decimal(38,18)')", sql), nil
+	return sql, err
 }
 
 // rounded gives an Int128 expression for x × 10^digits rounded as the metric
@@ -109,7 +107,7 @@ func (m *Metric) rounded(r raw, digits int64, most *big.Int) (string, error) {
 		return "", m.tooPrecise()
 	}
 	n := in.cast(r.sql, r.in)
-	if r.bound == nil || r.bound.Cmp(limit) > 0 {
+	if r.bound.Cmp(limit) > 0 {
 		n = fmt.Sprintf("(%s + %s)", n, m.outOfRange(r, limit))
 	}
 	signed := r.signed || l.a.Sign() < 0 || l.b.Sign() < 0
@@ -131,7 +129,7 @@ func (m *Metric) divide(n string, l linear, signed bool, in integer) string {
 		case Floor:
 		case Ceil:
 			b.Add(b, l.d).Sub(b, one)
-		default:
+		case None, NumBool, NotNumBool, Map:
 			b.Add(b, new(big.Int).Rsh(l.d, 1))
 			ties = l.d.Bit(0) == 0
 		}
@@ -186,7 +184,7 @@ func (m *Metric) roundedMean(r raw, digits int64, most *big.Int) (string, error)
 	case Floor:
 	case Ceil:
 		h = fmt.Sprintf("%s + %s - 1", h, d)
-	default:
+	case None, NumBool, NotNumBool, Map:
 		h, even = fmt.Sprintf("2 * (%s) + %s", h, d), true
 		d = fmt.Sprintf("(%s * %s)", r.weight, int256.literal(new(big.Int).Lsh(l.d, 1)))
 	}

@@ -34,7 +34,7 @@ func (m *Metric) Convert(raw *big.Rat) (decimal.Decimal, error) {
 				qty = roundHalfEven(e.To.Rat())
 			}
 		}
-	default:
+	case None:
 		qty = roundHalfEven(x)
 	}
 	if qty.CmpAbs(maxQty) > 0 {

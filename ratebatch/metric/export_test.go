@@ -32,6 +32,7 @@ func (c column) clickhouse() string {
 			digits = 5
 		}
 		return fmt.Sprintf("Decimal(%d, %d)", digits, c.scale)
+	case unsigned:
 	}
 	if c.nullable {
 		return fmt.Sprintf("Nullable(UInt%d)", c.bits)

@@ -30,7 +30,7 @@ func TestOwnTableEqualsGo(t *testing.T) {
 	conn := enginetest.Open(t).Conn()
 	execute(t, conn,
 		`CREATE TABLE calls (region String, at DateTime64(3, 'Europe/Berlin'), scope Nullable(String), id String, part LowCardinality(Nullable(String)),
-			amount Nullable(Decimal(38, 10)), units Int64, small UInt8, covered Decimal(18, 3), ver UInt32)
+			amount Nullable(Decimal(38, 10)), units Int64, small UInt8, covered Nullable(Decimal(18, 3)), ver UInt32)
 			ENGINE = MergeTree ORDER BY at`,
 		`CREATE VIEW calls_view AS SELECT * FROM calls`)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -91,6 +91,9 @@ func TestOwnTableEqualsGo(t *testing.T) {
 				version: []int64{int64(i)},
 				null:    rapid.Bool().Draw(rt, "null"),
 			}
+			if rapid.IntRange(0, 9).Draw(rt, "covered known") == 0 {
+				r.number["covered"] = nil
+			}
 			switch rapid.IntRange(0, 3).Draw(rt, "amount") {
 			case 1:
 				r.number["amount"] = big.NewRat(rapid.Int64().Draw(rt, "amount"), 10000000000)
@@ -119,7 +122,11 @@ func TestOwnTableEqualsGo(t *testing.T) {
 			rt.Fatalf("%v\n%s", err, b.String())
 		}
 		want, wantErr := reference(m, rows, m.Bucket, period)
-		got, err := usageRows(t.Context(), conn, sql, day, day.Add(24*time.Hour))
+		ctx := t.Context()
+		if rapid.Bool().Draw(rt, "compiled") {
+			ctx = compiled(ctx)
+		}
+		got, err := usageRows(ctx, conn, sql, day, day.Add(24*time.Hour))
 		switch {
 		case wantErr != nil && err == nil:
 			rt.Fatalf("a quantity that does not fit passed in SQL (%v)\n%s\n%s", wantErr, b.String(), sql)
@@ -149,13 +156,15 @@ func insertCalls(tb testing.TB, conn driver.Conn, rows []row) {
 			}
 			return "'" + s + "'"
 		}
-		amount := "NULL"
-		if v := r.number["amount"]; v != nil {
-			amount = "'" + decimalText(v) + "'"
+		number := func(column string) string {
+			if v := r.number[column]; v != nil {
+				return "'" + decimalText(v) + "'"
+			}
+			return "NULL"
 		}
-		fmt.Fprintf(&b, "('%s', %d, %s, '%s', %s, %s, '%s', %s, '%s', %s)",
+		fmt.Fprintf(&b, "('%s', %d, %s, '%s', %s, %s, %s, %s, %s, %s)",
 			r.text["region"], r.time.UnixMilli(), null(r.text["scope"]), r.text["id"], null(r.text["part"]),
-			amount, decimalText(r.number["units"]), decimalText(r.number["small"]), decimalText(r.number["covered"]), decimalText(r.number["ver"]))
+			number("amount"), number("units"), number("small"), number("covered"), number("ver"))
 	}
 	execute(tb, conn, b.String())
 }
@@ -164,7 +173,7 @@ func insertCalls(tb testing.TB, conn driver.Conn, rows []row) {
 func ownTable(tb testing.TB, values ...string) driver.Conn {
 	tb.Helper()
 	conn := enginetest.Open(tb).Conn()
-	execute(tb, conn, `CREATE TABLE own (region String, at DateTime('UTC'), project_id String, id String, v Int64, seconds Int32, f Float64, fine Decimal(38, 20))
+	execute(tb, conn, `CREATE TABLE own (region String, at DateTime('UTC'), project_id String, id String, v Int64, seconds Int32, f Float64, fine Decimal(38, 20), large Decimal(76, 0))
 		ENGINE = MergeTree ORDER BY at`)
 	for _, v := range values {
 		execute(tb, conn, "INSERT INTO own (region, at, project_id, id, v, seconds) VALUES "+v)
@@ -219,6 +228,10 @@ func TestOwnTableFailsLoudly(t *testing.T) {
 		"('r', '2026-03-07 01:30:00', 'p', 'vm', 1, 10)",
 		"('r', '2026-03-08 01:00:00', 'p', 'vm', 9223372036854775807, 10)",
 	)
+	execute(t, conn,
+		"INSERT INTO own (at, id, large) VALUES ('2026-03-09 01:00:00', 'vm', '1000000000000000000000000000000000000000')",
+		"INSERT INTO own (at, id, large) VALUES ('2026-03-10 01:00:00', 'vm', '-1000000000000000000000000000000000000000000000000000000000000000000000')",
+		"INSERT INTO own (at, id, large) VALUES ('2026-03-11 01:00:00', 'vm', '1000000000000000000000000000000000000000000000000000000000000000000000000000')")
 	const own = "unit: x, table: own, time: at, resource: id, "
 	for name, tt := range map[string]struct {
 		keys   string
@@ -226,15 +239,19 @@ func TestOwnTableFailsLoudly(t *testing.T) {
 		period time.Duration
 		want   string
 	}{
-		"a column of floats":                     {own + "quantity: sum, value: f", 5, time.Hour, "column f is neither an integer"},
-		"a column finer than a quantity":         {own + "quantity: sum, value: fine", 5, time.Hour, "column fine is neither an integer"},
-		"covered seconds in floats":              {own + "quantity: time, covered: f", 5, time.Hour, "column f is neither an integer"},
-		"rows that cover less than no time":      {own + "quantity: time, covered: seconds", 6, time.Hour, "covers less than no time"},
-		"rows off their bucket":                  {own + "quantity: sum, value: v, bucket: 3600", 7, time.Hour, "does not begin on a boundary of its bucket"},
-		"two rows with one key, added up":        {own + "quantity: sum, value: v, bucket: 3600, key: [region, project_id, id]", 5, 24 * time.Hour, "two rows with one key"},
-		"a quantity beyond Decimal(38,18)":       {own + "quantity: sum, value: v, factor: 1000", 8, time.Hour, "beyond what can be computed exactly"},
-		"a quantity beyond it after rounding up": {own + "quantity: sum, value: v, factor: 1000, mutate: CEIL", 8, time.Hour, "beyond what can be computed exactly"},
-		"a mean beyond Decimal(38,18)":           {own + "quantity: avg, value: v, factor: 1000", 8, time.Hour, "beyond what can be computed exactly"},
+		"a column of floats":                            {own + "quantity: sum, value: f", 5, time.Hour, "column f is neither an integer"},
+		"a column finer than a quantity":                {own + "quantity: sum, value: fine", 5, time.Hour, "column fine is neither an integer"},
+		"covered seconds in floats":                     {own + "quantity: time, covered: f", 5, time.Hour, "column f is neither an integer"},
+		"rows that cover less than no time":             {own + "quantity: time, covered: seconds", 6, time.Hour, "covers less than no time"},
+		"rows off their bucket":                         {own + "quantity: sum, value: v, bucket: 3600", 7, time.Hour, "does not begin on a boundary of its bucket"},
+		"two rows with one key, added up":               {own + "quantity: sum, value: v, bucket: 3600, key: [region, project_id, id]", 5, 24 * time.Hour, "two rows with one key"},
+		"a quantity beyond Decimal(38,18)":              {own + "quantity: sum, value: v, factor: 1000", 8, time.Hour, "beyond what can be computed exactly"},
+		"a quantity beyond it after rounding up":        {own + "quantity: sum, value: v, factor: 1000, mutate: CEIL", 8, time.Hour, "beyond what can be computed exactly"},
+		"a value of 10^39, however small the factor":    {own + "quantity: sum, value: large, factor: 1/1000000000000", 9, time.Hour, "column large holds a number beyond"},
+		"the time of such a value":                      {own + "quantity: time, value: large, bucket: 3600", 9, time.Hour, "column large holds a number beyond"},
+		"a value that wraps around when it gets digits": {own + "quantity: max, value: large", 10, time.Hour, "column large holds a number beyond"},
+		"covered seconds that wrap around":              {own + "quantity: time, covered: large", 11, time.Hour, "column large holds a number beyond"},
+		"a mean beyond Decimal(38,18)":                  {own + "quantity: avg, value: v, factor: 1000", 8, time.Hour, "beyond what can be computed exactly"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := parse(t, "metrics: {m: {"+tt.keys+"}}").Metrics[0]

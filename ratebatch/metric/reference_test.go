@@ -3,6 +3,7 @@ package metric_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -209,10 +210,10 @@ func rawValue(m *metric.Metric, rows []row, covered []*big.Rat, members []int, p
 			newest, newestAt = v, at
 		}
 	}
-	switch {
-	case m.Quantity == metric.Presence:
+	if m.Quantity == metric.Presence {
 		return big.NewRat(1, 1)
-	case known == 0:
+	}
+	if known == 0 {
 		return new(big.Rat)
 	}
 	switch m.Quantity {
@@ -224,11 +225,21 @@ func rawValue(m *metric.Metric, rows []row, covered []*big.Rat, members []int, p
 		return greatest
 	case metric.Last:
 		return newest
+	case metric.Avg, metric.Presence:
 	}
 	if weights.Sign() == 0 {
 		return plain.Quo(plain, new(big.Rat).SetInt64(int64(known)))
 	}
 	return sum.Quo(sum, weights)
+}
+
+// compiled makes the engine compile every expression at once instead of after
+// a few runs: compiled code has had faults of its own (greatest of Int128).
+func compiled(ctx context.Context) context.Context {
+	return clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{
+		"compile_expressions": 1, "min_count_to_compile_expression": 0,
+		"compile_aggregate_expressions": 1, "min_count_to_compile_aggregate_expression": 0,
+	}))
 }
 
 // usageRows runs a usage query.
@@ -237,21 +248,20 @@ func usageRows(ctx context.Context, conn driver.Conn, sql string, from, to time.
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
 	out := map[string]decimal.Decimal{}
 	for rows.Next() {
 		var part [5]string
 		var qty decimal.Decimal
 		if err := rows.Scan(&part[0], &part[1], &part[2], &part[3], &part[4], &qty); err != nil {
-			return nil, err
+			return nil, errors.Join(err, rows.Close())
 		}
 		key := strings.Join(part[:], "|")
 		if _, twice := out[key]; twice {
-			return nil, fmt.Errorf("usage row %s twice", key)
+			return nil, errors.Join(fmt.Errorf("usage row %s twice", key), rows.Close())
 		}
 		out[key] = qty
 	}
-	return out, rows.Err()
+	return out, errors.Join(rows.Err(), rows.Close())
 }
 
 func window(from, to time.Time) []any {

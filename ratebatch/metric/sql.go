@@ -93,7 +93,7 @@ func (m *Metric) DistinctSQL(o DistinctOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	q.Final, q.CapWindow, q.RowGuards = false, "", nil
+	q.Final, q.CapWindow = false, ""
 	q.Class, q.Window = o.Class, o.Window
 	if q.Class == "" {
 		q.Class = "scope"
@@ -157,7 +157,8 @@ type query struct {
 	GroupKey                       []string // set: deduplicated by GROUP BY
 	KeyColumns, OtherColumns       []string
 	Region, Scope, Begin           string
-	Derived, RowGuards             []string
+	Derived                        []string
+	Guards                         string // 0, or no answer
 	CapWindow, Cap, RowCovered     string
 	Filter                         string
 	GroupBy, Aggregates            []string
@@ -183,7 +184,7 @@ func (m *Metric) query(o UsageOptions) (*query, error) {
 		Table: quoteTable(table), Filter: o.Filter, Metric: quoteSQL(m.Name),
 		ShowAttributes: o.Attributes, Key: o.Key, Hash: o.Hash,
 		TimeRange:    fmt.Sprintf("t.%[1]s >= {from:DateTime('UTC')} AND t.%[1]s < {to:DateTime('UTC')}", quoteName(m.Time)),
-		PeriodMillis: fmt.Sprintf("toInt128(%d)", o.Period.Milliseconds()),
+		PeriodMillis: fmt.Sprintf("toInt64(%d)", o.Period.Milliseconds()),
 	}
 	if m.tier != nil && o.TableName != nil {
 		q.Table = o.TableName(table)
@@ -209,7 +210,7 @@ func (m *Metric) query(o UsageOptions) (*query, error) {
 			fmt.Sprintf("a row of %s does not begin on a boundary of its bucket", table))
 	}
 	if m.Covered != "" && m.Integral == "" && (m.Quantity == Time || m.Quantity == Avg) {
-		q.guard(fmt.Sprintf("%s < 0", q.column(m.Covered)), fmt.Sprintf("a row of %s covers less than no time", table))
+		q.guard(fmt.Sprintf("ifNull(%s < 0, 0)", q.column(m.Covered)), fmt.Sprintf("a row of %s covers less than no time", table))
 	}
 	if m.Quantity == Time && m.Integral == "" && m.tier == nil {
 		q.capPerResource()
@@ -226,10 +227,14 @@ func (q *query) tellsApart(column string) bool {
 		slices.ContainsFunc(m.Attributes(), func(a Attribute) bool { return a.Column == column })
 }
 
-// guard fails the query where the condition holds for a row. It is part of
-// WHERE, where no optimizer may drop it.
+// guard fails the query where the condition holds for a row. It becomes part
+// of the quantity, not of WHERE: there it would be tried on rows that another
+// condition drops, and somebody else's bad row would stop everybody.
 func (q *query) guard(condition, text string) {
-	q.RowGuards = append(q.RowGuards, q.m.fail(condition, text)+" = 0")
+	if q.Guards != "" {
+		q.Guards += " + "
+	}
+	q.Guards += q.m.fail(condition, text)
 }
 
 // column gives the name that a column of the table has inside the query.
@@ -392,7 +397,8 @@ func (q *query) number(name string) raw {
 		q.guard(fmt.Sprintf(`NOT match(toTypeName(%s), '^(LowCardinality\\()?(Nullable\\()?(U?Int(8|16|32|64)|Decimal\\([0-9]+, ([0-9]|1[0-8])\\))\\)*$')`, c),
 			fmt.Sprintf("column %s is neither an integer of at most 64 bits nor a decimal of at most 18 digits after the point", name))
 		r.sql = fmt.Sprintf("reinterpretAsInt256(ifNull(toDecimal256(%s, 18), toDecimal256(0, 18)))", c)
-		r.in, r.denominator, r.signed = int256, ten18, true
+		r.in, r.denominator, r.signed, r.bound = int256, ten18, true, ownBound
+		q.guardSize(name)
 		return r
 	case kind.kind == fixed:
 		r.denominator = new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(kind.scale)), nil)
@@ -408,6 +414,19 @@ func (q *query) number(name string) raw {
 	return r
 }
 
+// ownBound is the greatest value of an operator's column, 10^36, in units of
+// 10^-18: times the milliseconds of a day, summed over 2^40 rows, it still fits
+// 255 bits.
+var ownBound = new(big.Int).Exp(big.NewInt(10), big.NewInt(36+18), nil)
+
+// guardSize keeps an operator's column within ownBound. It looks at the column
+// as it is: a Decimal256 that is given more digits wraps around without a word.
+func (q *query) guardSize(name string) {
+	const limit = "toDecimal256('1000000000000000000000000000000000000', 0)"
+	q.guard(fmt.Sprintf("ifNull(%[1]s > %[2]s OR %[1]s < -%[2]s, 0)", q.column(name), limit),
+		fmt.Sprintf("column %s holds a number beyond what can be computed exactly", name))
+}
+
 // known is a condition for rows that have a value, or empty where all have.
 func (q *query) known(name string) string {
 	if kind, ok := q.kind(name); ok && !kind.nullable {
@@ -416,13 +435,16 @@ func (q *query) known(name string) string {
 	return fmt.Sprintf("isNotNull(%s)", q.column(name))
 }
 
-// covered gives the milliseconds a row covers, at most its bucket, as Int128.
+// covered gives the milliseconds a row covers, at most its bucket, as Int32 or
+// Int64. They stay that narrow until they are multiplied: greatest and least on
+// Int128 are wrong once ClickHouse 26.7 has compiled them (it compares them
+// without sign), and so is bitShiftRight.
 func (q *query) covered() string {
 	switch {
 	case q.CapWindow != "":
 		return "s_"
 	case q.m.tier != nil:
-		return fmt.Sprintf("toInt128(least(reinterpretAsInt32(%s), toInt32(%d)))", q.column(q.m.Covered), q.bucket.Milliseconds())
+		return fmt.Sprintf("least(reinterpretAsInt32(%s), toInt32(%d))", q.column(q.m.Covered), q.bucket.Milliseconds())
 	}
 	return q.rowCovered()
 }
@@ -431,12 +453,13 @@ func (q *query) covered() string {
 // all rows of a resource share.
 func (q *query) rowCovered() string {
 	if q.m.Covered == "" {
-		return fmt.Sprintf("toInt128(%d)", q.bucket.Milliseconds())
+		return fmt.Sprintf("toInt64(%d)", q.bucket.Milliseconds())
 	}
 	c := q.column(q.m.Covered)
 	q.guard(fmt.Sprintf(`NOT match(toTypeName(%s), '^(LowCardinality\\()?(Nullable\\()?(U?Int(8|16|32|64)|Decimal\\([0-9]+, [0-3]\\))\\)*$')`, c),
 		fmt.Sprintf("column %s is neither an integer of at most 64 bits nor a decimal of at most 3 digits after the point", q.m.Covered))
-	return fmt.Sprintf("toInt128(least(reinterpretAsInt256(ifNull(toDecimal256(%s, 3), toDecimal256(0, 3))), toInt256(%d)))", c, q.span().Milliseconds())
+	q.guardSize(q.m.Covered)
+	return fmt.Sprintf("toInt64(least(reinterpretAsInt256(ifNull(toDecimal256(%s, 3), toDecimal256(0, 3))), toInt256(%d)))", c, q.span().Milliseconds())
 }
 
 // span is the time that a resource's rows of one slot can cover at most.
@@ -465,7 +488,7 @@ func (q *query) capPerResource() {
 	}
 	order = append(order, "s_")
 	q.RowCovered = q.rowCovered()
-	q.Cap = fmt.Sprintf("toInt128(%d)", q.span().Milliseconds())
+	q.Cap = fmt.Sprintf("toInt64(%d)", q.span().Milliseconds())
 	q.CapWindow = fmt.Sprintf("PARTITION BY %s ORDER BY %s ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
 		strings.Join(partition, ", "), strings.Join(order, ", "))
 }
@@ -485,7 +508,15 @@ func (q *query) usage() error {
 	if err != nil {
 		return err
 	}
-	q.Quantity = quantity
+	if q.Guards != "" {
+		if group != nil {
+			q.aggregate("g_", fmt.Sprintf("max(%s)", q.Guards))
+			quantity = fmt.Sprintf("(%s) + g_", quantity)
+		} else {
+			quantity = fmt.Sprintf("(%s) + %s", quantity, q.Guards)
+		}
+	}
+	q.Quantity = fmt.Sprintf("reinterpret(%s, 'Decimal(38,18)')", quantity)
 	q.place(group)
 	return nil
 }
@@ -496,47 +527,55 @@ const rowBits = 40
 // raw gives the metric's raw value, of a row or of a group.
 func (q *query) raw() raw {
 	m := q.m
-	if m.Quantity == Presence {
+	switch m.Quantity {
+	case Presence:
 		return raw{sql: "toInt128(1)", in: int128, bound: one, sane: one, denominator: one}
-	}
-	if m.Quantity == Time {
+	case Time:
 		return q.time()
+	case Sum, Max, Last, Avg:
 	}
-	r := q.number(m.Value[0])
-	for _, name := range m.Value[1:] {
-		other := q.number(name)
-		r.sql = fmt.Sprintf("%s + %s", r.sql, other.sql)
-		r.signed = r.signed || other.signed
-		if r.bound != nil {
-			r.bound = new(big.Int).Add(r.bound, other.bound)
-			r.sane = r.bound
-		}
-	}
-	if len(m.Value) > 1 {
-		r.sql = "(" + r.sql + ")"
-	}
+	r := q.values()
 	if q.whole {
 		return r
 	}
-	cond := q.known(m.Value[0])
+	known := q.known(m.Value[0])
 	call := func(function, args string) string {
-		if cond == "" {
+		if known == "" {
 			return fmt.Sprintf("%s(%s)", function, args)
 		}
-		return fmt.Sprintf("%sIf(%s, %s)", function, args, cond)
+		return fmt.Sprintf("%sIf(%s, %s)", function, args, known)
 	}
 	switch m.Quantity {
 	case Sum:
 		return q.sum(r)
+	case Avg:
+		return q.mean(r, known)
 	case Max:
 		q.aggregate("n_", call("max", r.sql))
 	case Last:
 		order := append(q.rowOrder(), r.sql)
 		q.aggregate("n_", call("argMax", fmt.Sprintf("%s, tuple(%s)", r.sql, strings.Join(order, ", "))))
-	case Avg:
-		return q.mean(r, cond)
+	case Presence, Time:
 	}
 	r.sql = "n_"
+	return r
+}
+
+// values gives the sum of a row's value columns.
+func (q *query) values() raw {
+	r := q.number(q.m.Value[0])
+	for _, name := range q.m.Value[1:] {
+		other := q.number(name)
+		bound := new(big.Int).Add(r.bound, other.bound)
+		in := r.in
+		if bound.Cmp(max128) > 0 {
+			in = int256
+		}
+		r = raw{
+			sql: fmt.Sprintf("(%s + %s)", in.cast(r.sql, r.in), in.cast(other.sql, other.in)), in: in,
+			bound: bound, sane: bound, signed: r.signed || other.signed, denominator: r.denominator,
+		}
+	}
 	return r
 }
 
@@ -546,15 +585,10 @@ func (q *query) aggregate(name, sql string) {
 
 // sum adds up rows in a type that cannot overflow.
 func (q *query) sum(r raw) raw {
-	in := int256
-	if r.bound != nil {
-		r.bound = new(big.Int).Lsh(r.bound, rowBits)
-		if r.bound.Cmp(max128) < 0 {
-			in = int128
-		}
-		if r.bound.Cmp(max256) > 0 {
-			r.bound = nil
-		}
+	r.bound = new(big.Int).Lsh(r.bound, rowBits)
+	in := int128
+	if r.bound.Cmp(max128) > 0 {
+		in = int256
 	}
 	if r.sane != nil {
 		r.sane = new(big.Int).Lsh(r.sane, 16)
@@ -583,21 +617,20 @@ func (q *query) time() raw {
 		r.denominator = new(big.Int).Mul(r.denominator, big.NewInt(seconds64(q.o.Period)))
 		return r
 	}
-	r := raw{in: int128, denominator: one, bound: big.NewInt(q.span().Milliseconds())}
-	r.sql = q.covered()
-	r.sane = r.bound
+	r := raw{sql: fmt.Sprintf("toInt128(%s)", q.covered()), in: int128, denominator: one, bound: big.NewInt(q.span().Milliseconds())}
 	if len(q.m.Value) > 0 {
 		v := q.number(q.m.Value[0])
-		r.sql = fmt.Sprintf("%s * %s", v.in.cast(r.sql, r.in), v.sql)
-		r.in, r.signed, r.denominator = v.in, v.signed, v.denominator
-		if v.bound != nil {
-			r.bound = new(big.Int).Mul(r.bound, v.bound)
-			r.sane = r.bound
-		} else {
-			r.bound, r.sane = nil, nil
+		bound := new(big.Int).Mul(r.bound, v.bound)
+		in := v.in
+		if bound.Cmp(max128) > 0 {
+			in = int256
+		}
+		r = raw{
+			sql: fmt.Sprintf("(%s * %s)", in.cast(r.sql, r.in), in.cast(v.sql, v.in)), in: in,
+			bound: bound, signed: v.signed, denominator: v.denominator,
 		}
 	}
-	r.sql = "(" + r.sql + ")"
+	r.sane = r.bound
 	r.denominator = new(big.Int).Mul(r.denominator, period)
 	if !q.whole {
 		r = q.sum(r)
@@ -716,12 +749,7 @@ var templates = parseTemplates()
 // and are not sent to the server.
 func parseTemplates() *template.Template {
 	t := template.New("").Funcs(template.FuncMap{
-		"join": func(list []string, sep ...string) string {
-			if len(sep) > 0 {
-				return strings.Join(list, sep[0])
-			}
-			return strings.Join(list, ", ")
-		},
+		"join": func(list []string) string { return strings.Join(list, ", ") },
 	})
 	for _, name := range []string{"collected", "usage", "fingerprint", "distinct", "gap"} {
 		data, err := queries.ReadFile("queries/" + name + ".sql")

@@ -1,6 +1,7 @@
 package metric_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,6 @@ func table(tb testing.TB, conn driver.Conn, sql string, from, to time.Time) []st
 	if err != nil {
 		tb.Fatalf("%v\n%s", err, sql)
 	}
-	defer rows.Close()
 	var out []string
 	for rows.Next() {
 		line := make([]string, len(rows.Columns()))
@@ -41,7 +41,7 @@ func table(tb testing.TB, conn driver.Conn, sql string, from, to time.Time) []st
 		}
 		out = append(out, strings.Join(line, " "))
 	}
-	if err := rows.Err(); err != nil {
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		tb.Fatalf("%v\n%s", err, sql)
 	}
 	return out

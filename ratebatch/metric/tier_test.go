@@ -71,12 +71,16 @@ func TestUsageSQLEqualsGo(t *testing.T) {
 			insert(t, conn, table, "bucket", block)
 		}
 		want, wantErr := reference(m, c.rows, c.bucket, c.period)
+		ctx := t.Context()
+		if rapid.Bool().Draw(rt, "compiled") {
+			ctx = compiled(ctx)
+		}
 		for _, dedup := range []metric.Dedup{metric.Final, metric.Grouped} {
 			sql, err := m.UsageSQL(metric.UsageOptions{Period: c.period, Attributes: true, Dedup: dedup})
 			if err != nil {
 				rt.Fatalf("%v\n%s", err, c.yaml)
 			}
-			got, err := usageRows(t.Context(), conn, sql, day, day.Add(24*time.Hour))
+			got, err := usageRows(ctx, conn, sql, day, day.Add(24*time.Hour))
 			switch {
 			case wantErr != nil && err == nil:
 				rt.Fatalf("a quantity that does not fit passed in SQL (%v)\n%s\n%s", wantErr, c.yaml, sql)
@@ -114,8 +118,11 @@ func drawCase(rt *rapid.T) usageCase {
 		table          string
 		bucket, period time.Duration
 	}{
-		{family, time.Hour, time.Hour}, {family, 5 * time.Minute, 5 * time.Minute}, {family, time.Hour, 24 * time.Hour},
-		{family + "_5min", 5 * time.Minute, time.Hour}, {family + "_5min", 5 * time.Minute, 24 * time.Hour},
+		{family, time.Hour, time.Hour},
+		{family, 5 * time.Minute, 5 * time.Minute},
+		{family, time.Hour, 24 * time.Hour},
+		{family + "_5min", 5 * time.Minute, time.Hour},
+		{family + "_5min", 5 * time.Minute, 24 * time.Hour},
 	}).Draw(rt, "table and period")
 	c.bucket, c.period = shape.bucket, shape.period
 
@@ -123,16 +130,20 @@ func drawCase(rt *rapid.T) usageCase {
 	fmt.Fprintf(&b, "metrics:\n  m:\n    unit: x\n    table: %s\n", shape.table)
 	kind := rapid.SampledFrom([]string{"sum", "time", "presence", "max", "last", "avg"}).Draw(rt, "kind")
 	fmt.Fprintf(&b, "    quantity: %s\n", kind)
-	values := slices.Concat(n.counters, n.gauges, n.decimals, []string{"vcpus"})
+	values := slices.Concat(n.counters, n.gauges, n.decimals, n.integrals, []string{"vcpus"})
 	switch kind {
 	case "time":
-		switch which := rapid.SampledFrom(slices.Concat([]string{""}, n.integrals, values)).Draw(rt, "gauge"); {
-		case slices.Contains(n.integrals, which):
+		switch which := rapid.SampledFrom(append([]string{""}, values...)).Draw(rt, "gauge"); {
+		case slices.Contains(n.integrals, which) && rapid.Bool().Draw(rt, "integral"):
 			fmt.Fprintf(&b, "    integral: %s\n", which)
 		case which != "":
 			fmt.Fprintf(&b, "    value: %s\n", which)
 		}
 	case "sum":
+		if len(n.integrals) > 0 && rapid.IntRange(0, 3).Draw(rt, "with seconds") == 0 {
+			fmt.Fprintf(&b, "    value: [covered_seconds, %s]\n", n.integrals[0])
+			break
+		}
 		if len(n.counters) > 0 && rapid.Bool().Draw(rt, "two columns") {
 			fmt.Fprintf(&b, "    value: [%s]\n", strings.Join(n.counters, ", "))
 			break

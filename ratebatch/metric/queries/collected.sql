@@ -20,12 +20,10 @@
 {{- define "scoped"}}
   SELECT {{.Region}} AS region, {{.Scope}} AS scope, {{.Begin}} AS begin{{range .Names}}, {{.}}{{end}}{{range .Derived}}, {{.}}{{end}}
   FROM ({{template "rows" .}})
-{{- if .RowGuards}}
-  WHERE {{join .RowGuards " AND "}}{{end}}
 {{- end}}
 {{- define "capped"}}
 {{- if .CapWindow}}
-  SELECT * EXCEPT (s_, u_), greatest(toInt128(0), least(u_, {{.Cap}}) - (u_ - s_)) AS s_
+  SELECT * EXCEPT (s_, u_), greatest(toInt64(0), least(u_, {{.Cap}}) - (u_ - s_)) AS s_
   FROM (SELECT *, sum(s_) OVER ({{.CapWindow}}) AS u_
         FROM (SELECT *, {{.RowCovered}} AS s_
               FROM ({{template "scoped" .}})))

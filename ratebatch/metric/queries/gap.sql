@@ -6,9 +6,9 @@
 --          shown under the scope it was seen in last, of equals under the one with more time.
 SELECT * FROM (
   SELECT region, argMax(owner, (newest, milliseconds, owner)) AS scope, begin, resource,
-         reinterpret(toInt64(least(sum(milliseconds), {{.PeriodMillis}}) AS observed_), 'Decimal(18, 3)') AS covered,
-         reinterpret(toInt64({{.PeriodMillis}} - observed_), 'Decimal(18, 3)') AS gap
-  FROM (SELECT region, scope AS owner, begin, {{.Resource}} AS resource, max({{.RowTime}}) AS newest, sum({{.Covered}}) AS milliseconds
+         reinterpret(least(sum(milliseconds), {{.PeriodMillis}}) AS observed_, 'Decimal(18, 3)') AS covered,
+         reinterpret({{.PeriodMillis}} - observed_, 'Decimal(18, 3)') AS gap
+  FROM (SELECT region, scope AS owner, begin, {{.Resource}} AS resource, max({{.RowTime}}) AS newest, sum(toInt64({{.Covered}}){{if .Guards}} + {{.Guards}}{{end}}) AS milliseconds
         FROM ({{template "capped" .}})
         GROUP BY region, owner, begin, resource)
   GROUP BY region, begin, resource)
