@@ -6,6 +6,7 @@ import "github.com/spf13/cobra"
 func commands(p *program) []*cobra.Command {
 	return []*cobra.Command{
 		newMigrateCmd(p),
+		newRollupCmd(p),
 		newRateCmd(p),
 		newExportCmd(p),
 		newPlanCmd(p),
@@ -15,6 +16,7 @@ func commands(p *program) []*cobra.Command {
 		newScopesCmd(p),
 		newWatermarkCmd(p),
 		newStatusCmd(p),
+		newSimulateCmd(p),
 		newDemoCmd(p),
 		newBenchCmd(p),
 		newEngineCmd(p),
