@@ -87,7 +87,7 @@ func (e *export) newSink(out *output) sink {
 	case summarySchema.Dataset:
 		return &summarySink{out: out, table: newTable(summarySchema), sums: map[summaryKey]*sums{}}
 	case statementSchema.Dataset:
-		return &statementSink{out: out, table: newTable(statementSchema), month: e.Month, names: e.names, digits: e.RoundTo, pages: e.Format == CSV || e.Format == Parquet}
+		return &statementSink{out: out, table: newTable(statementSchema), month: e.Month, names: e.names, digits: e.RoundTo, pages: !e.stream}
 	case focusDataset:
 		return newFocusSink(out, e)
 	default:

@@ -117,6 +117,57 @@ func Run(ctx context.Context, in Input) (Result, error) {
 	}
 }
 
+// Stream writes one dataset as an Arrow stream. If it fails, the stream has no
+// end mark. It starts again for nothing: what was written cannot be taken back.
+func Stream(ctx context.Context, in Input, w io.Writer) (Result, error) {
+	in.Partition, in.Format, in.Workers = Whole, Arrow, 1
+	if err := in.complete(); err != nil {
+		return Result{}, err
+	}
+	one := &streamBucket{w: w}
+	in.Bucket = one
+	e := &export{Input: in, folder: folder(in.Dataset, in.Month.Format("2006-01")), stream: true}
+	if err := e.plan(ctx); err != nil {
+		return Result{}, err
+	}
+	m, err := e.write(ctx, e.delivery())
+	var mismatch *mismatchError
+	if errors.As(err, &mismatch) {
+		return Result{}, &ratebatch.HaltError{Scope: mismatch.scope, Period: mismatch.period, Err: errors.New(mismatch.detail),
+			Hint: "throw the stream away; if a rating ran meanwhile, stream again, else look with 'ratebatch reconcile'"}
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	return e.result(m), one.end()
+}
+
+// streamBucket is a place for one file that is written as it comes.
+type streamBucket struct {
+	bucket.Bucket // nil: nothing but Create and Location is called
+	w             io.Writer
+	last          func() error
+}
+
+func (b *streamBucket) Location() string { return "-" }
+
+func (b *streamBucket) Create(context.Context, string) (bucket.Writer, error) {
+	return streamWriter{b.w}, nil
+}
+
+// end writes the end mark, after the check of all commits.
+func (b *streamBucket) end() error {
+	if b.last == nil {
+		return nil
+	}
+	return b.last()
+}
+
+type streamWriter struct{ io.Writer }
+
+func (streamWriter) Commit() error { return nil }
+func (streamWriter) Abort() error  { return nil }
+
 func (in *Input) complete() error {
 	if in.Dataset == "" {
 		in.Dataset = "lines"
@@ -198,6 +249,7 @@ type export struct {
 	missing []Missing
 	set     store.CommitSet
 	closed  bool
+	stream  bool // to a pipe
 	rows    atomic.Uint64
 	tables  sync.Pool
 }
@@ -381,6 +433,10 @@ func (e *export) parts() []part {
 		for day := e.window.From; day.Before(e.window.To); day = day.AddDate(0, 0, 1) {
 			w := e.window
 			w.From, w.To = day, day.AddDate(0, 0, 1)
+			if last := len(parts) - 1; last >= 0 && parts[last].lines == 0 && e.set.Days[day].Lines == 0 {
+				parts[last].window.To = w.To // days without lines have no file, only commits to look at
+				continue
+			}
 			name := day.Format("2006-01-02")
 			parts = append(parts, part{window: w, first: first, last: last, partition: map[string]string{"day": name}, path: "day=" + name + "/",
 				lines: e.set.Days[day].Lines})
@@ -591,6 +647,8 @@ type fileWriter struct {
 	format formatWriter
 	sum    hash.Hash
 	file   File
+
+	endLater *func() error // of a stream: where to put what ends it
 }
 
 func (e *export) create(ctx context.Context, path string, schema Schema, partition map[string]string) (*fileWriter, error) {
@@ -599,8 +657,15 @@ func (e *export) create(ctx context.Context, path string, schema Schema, partiti
 		return nil, err
 	}
 	w := &fileWriter{object: object, sum: sha256.New(), file: File{Path: path, Partition: partition}}
-	if w.format, err = newFormatWriter(e.Format, w, schema); err != nil {
+	format := e.Format
+	if e.stream {
+		format = ArrowStream
+	}
+	if w.format, err = newFormatWriter(format, w, schema); err != nil {
 		return nil, errors.Join(err, object.Abort())
+	}
+	if stream, ok := e.Bucket.(*streamBucket); ok {
+		w.endLater = &stream.last
 	}
 	return w, nil
 }
@@ -624,6 +689,10 @@ func (w *fileWriter) write(t *table) error {
 }
 
 func (w *fileWriter) commit() (*File, error) {
+	if w.endLater != nil {
+		*w.endLater = w.format.Close
+		return &w.file, nil
+	}
 	if err := w.format.Close(); err != nil {
 		return nil, fmt.Errorf("%s: %w", w.file.Path, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +58,9 @@ func rows(tb testing.TB, dir string, r exporter.Result) []map[string]any {
 	tb.Helper()
 	var out []map[string]any
 	for _, f := range manifest(tb, dir, r).Files {
+		if !strings.HasSuffix(f.Path, ".parquet") {
+			continue // a statement's page
+		}
 		out = append(out, parquetRows(tb, filepath.Join(dir, filepath.Dir(r.Manifest), f.Path))...)
 	}
 	return out

@@ -39,23 +39,15 @@ func Hour(month string, n int) time.Time {
 // Insert writes the lines of one attempt. Without Commit they do not count.
 func Insert(tb testing.TB, s *store.Store, run uuid.UUID, revision uint32, lines ...Line) {
 	tb.Helper()
-	batch, err := s.Conn().PrepareBatch(tb.Context(), "INSERT INTO rated_lines (run_id, region, scope, begin, end, metric, resource, attributes, unit, qty, price, rule, bucket, part, revision)")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for _, l := range lines {
+	rows := make([]store.Line, len(lines))
+	for i, l := range lines {
 		l = l.complete()
-		err := batch.Append(run, l.Region, l.Scope, l.Begin, l.Begin.Add(time.Hour), l.Metric, l.Resource, l.Attributes, l.Unit,
-			decimal.RequireFromString(l.Qty), decimal.RequireFromString(l.Price), l.Rule, l.Bucket, l.Part, revision)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		rows[i] = store.Line{Region: l.Region, Scope: l.Scope, Begin: l.Begin, Metric: l.Metric, Resource: l.Resource, Attributes: l.Attributes, Unit: l.Unit,
+			Qty: decimal.RequireFromString(l.Qty), Price: decimal.RequireFromString(l.Price), Rule: l.Rule, Bucket: l.Bucket, Part: l.Part, Revision: revision}
 	}
-	if err := batch.Send(); err != nil {
+	if err := s.InsertGoLines(tb.Context(), store.Pass{ID: run, Period: time.Hour}, rows, uuid.NewString()); err != nil {
 		tb.Fatal(err)
 	}
-	// Maps are written in Go's order, which is none; the real writers sort them.
-	exec(tb, s.Conn().Exec, "ALTER TABLE rated_lines UPDATE attributes = mapSort(attributes) WHERE 1 SETTINGS mutations_sync = 2")
 }
 
 func (l Line) complete() Line {
@@ -140,11 +132,4 @@ FROM rated_lines WHERE run_id = {run_id:UUID} GROUP BY scope, begin`} {
 		}
 	}
 	return nil
-}
-
-func exec(tb testing.TB, do func(context.Context, string, ...any) error, text string) {
-	tb.Helper()
-	if err := do(tb.Context(), text); err != nil {
-		tb.Fatal(err)
-	}
 }

@@ -5,6 +5,7 @@ package export
 
 import (
 	"context"
+	"crypto/ed25519"
 	"log/slog"
 	"strconv"
 	"time"
@@ -26,10 +27,16 @@ type Options struct {
 	Format    string
 	Partition exporter.Partition
 	Partial   bool
-	Grace     time.Duration
-	Workers   int
-	Now       time.Time
-	Version   string
+
+	FocusVersion string
+	Operator     string
+	RoundTo      int32
+	SignKey      ed25519.PrivateKey
+
+	Grace   time.Duration
+	Workers int
+	Now     time.Time
+	Version string
 }
 
 // Job exports one month.
@@ -58,7 +65,8 @@ func (j *Job) each(ctx context.Context, run uuid.UUID, dry bool) ([]exporter.Res
 		o := j.Options
 		result, err := exporter.Run(ctx, exporter.Input{
 			Store: j.Store, Bucket: j.Bucket, Dataset: dataset, Format: o.Format, Month: o.Month, Partition: o.Partition, Partial: o.Partial, DryRun: dry,
-			Now: o.Now, Grace: o.Grace, Workers: o.Workers, Version: o.Version, RunID: run, Log: j.Log, Progress: j.Progress,
+			Now: o.Now, Grace: o.Grace, Workers: o.Workers, Version: o.Version, FocusVersion: o.FocusVersion, Operator: o.Operator, RoundTo: o.RoundTo, SignKey: o.SignKey,
+			RunID: run, Log: j.Log, Progress: j.Progress,
 		})
 		if err != nil {
 			return results, err

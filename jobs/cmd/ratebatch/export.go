@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"github.com/ratebatch/ratebatch/exporter"
 	"github.com/ratebatch/ratebatch/exporter/bucket"
 	bucketfile "github.com/ratebatch/ratebatch/exporter/bucket/file"
+	buckets3 "github.com/ratebatch/ratebatch/exporter/bucket/s3"
 	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/jobs/export"
 	"github.com/ratebatch/ratebatch/ratebatch"
@@ -30,18 +33,27 @@ type exportOptions struct {
 	dryRun    bool
 	grace     time.Duration
 	workers   int
+
+	focusVersion string
+	operator     string
+	roundTo      int32
+	signKey      string
 }
 
 func (o *exportOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.month, "month", "", "month to export, such as 2026-11 (required)")
-	f.StringVar(&o.to, "to", "", "where to: a folder or file:///folder (required)")
+	f.StringVar(&o.to, "to", "", "where to: a folder, file:///folder, s3://bucket/prefix?endpoint=…, or - for an Arrow stream of lines on stdout (required)")
 	f.StringSliceVar(&o.datasets, "dataset", []string{"lines"}, "datasets to export: "+strings.Join(exporter.Datasets(), ", "))
-	f.StringVar(&o.format, "format", "parquet", "format of the files: parquet")
-	f.StringVar(&o.partition, "partition", "day", "how rows are spread over files: day, scope or none")
+	f.StringVar(&o.format, "format", "parquet", "format of the files: "+strings.Join(exporter.Formats(), ", "))
+	f.StringVar(&o.partition, "partition", "", "how rows are spread over files: day, scope or none (default: day, for statements none)")
 	f.BoolVar(&o.partial, "partial", false, "export although periods are not committed yet; the manifest says so")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be written and write nothing")
 	f.DurationVar(&o.grace, "grace", export.DefaultGrace, "how long a delivery that was replaced stays readable")
+	f.StringVar(&o.focusVersion, "focus-version", exporter.FocusVersions()[0], "version of FOCUS for the dataset focus: "+strings.Join(exporter.FocusVersions(), ", "))
+	f.StringVar(&o.operator, "operator", envOr("RATEBATCH_OPERATOR", "Cloud operator"), "who runs the cloud, as FOCUS names it [RATEBATCH_OPERATOR]")
+	f.Int32Var(&o.roundTo, "round", 2, "digits after the point of a statement's amounts")
+	f.StringVar(&o.signKey, "sign-key", os.Getenv("RATEBATCH_SIGN_KEY"), "file with an ed25519 private key (PEM) that signs the manifest [RATEBATCH_SIGN_KEY]")
 	f.IntVar(&o.workers, "workers", 0, "files written at the same time; 0: one per processor, at most 4")
 }
 
@@ -50,22 +62,47 @@ func (o *exportOptions) options(now time.Time) (export.Options, error) {
 	if err != nil {
 		return export.Options{}, &ratebatch.ConfigError{Err: fmt.Errorf("--month %q", o.month), Hint: "write it as 2026-11"}
 	}
-	return export.Options{Month: month, Datasets: o.datasets, Format: o.format, Partition: exporter.Partition(o.partition), Partial: o.partial,
+	var key ed25519.PrivateKey
+	if o.signKey != "" {
+		text, err := os.ReadFile(o.signKey)
+		if err == nil {
+			key, err = exporter.ParseSignKey(text)
+		}
+		if err != nil {
+			return export.Options{}, &ratebatch.ConfigError{Err: fmt.Errorf("--sign-key: %w", err), Hint: "make one with 'openssl genpkey -algorithm ed25519'"}
+		}
+	}
+	if o.roundTo < 0 || o.roundTo > 18 {
+		return export.Options{}, &ratebatch.ConfigError{Err: fmt.Errorf("--round %d", o.roundTo), Hint: "use 0 to 18"}
+	}
+	return export.Options{FocusVersion: o.focusVersion, Operator: o.operator, RoundTo: o.roundTo, SignKey: key, Month: month, Datasets: o.datasets, Format: o.format, Partition: exporter.Partition(o.partition), Partial: o.partial,
 		Grace: o.grace, Workers: o.workers, Now: now.UTC(), Version: version}, nil
 }
 
-// openBucket gives the place that --to names.
-func openBucket(_ context.Context, to string) (bucket.Bucket, error) {
+// openBucket gives the place that --to names. The caller calls done.
+func openBucket(ctx context.Context, to string) (b bucket.Bucket, done func(), err error) {
 	scheme, rest, found := strings.Cut(to, "://")
 	switch {
 	case to == "":
-		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("--to is not given"), Hint: "name a folder"}
+		return nil, nil, &ratebatch.ConfigError{Err: errors.New("no place to export to is given"), Hint: "name a folder or s3://bucket/prefix"}
 	case !found:
-		return bucketfile.New(to)
+		b, err = bucketfile.New(to)
+		return b, func() {}, err
 	case scheme == "file":
-		return bucketfile.New(rest)
+		b, err = bucketfile.New(rest)
+		return b, func() {}, err
+	case scheme == "s3":
+		o, err := buckets3.Parse(to)
+		if err != nil {
+			return nil, nil, &ratebatch.ConfigError{Err: err}
+		}
+		b, err := buckets3.New(ctx, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		return b, b.Close, nil
 	}
-	return nil, &ratebatch.ConfigError{Err: fmt.Errorf("--to %s://…", scheme), Hint: "use a folder or file:///folder"}
+	return nil, nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s:// is no place to export to", scheme), Hint: "use a folder, file:///folder or s3://bucket/prefix"}
 }
 
 func newExportCmd(p *program) *cobra.Command {
@@ -73,33 +110,138 @@ func newExportCmd(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write a rated month to files for finance",
-		Long: `Export writes the rated lines of a month as Parquet files and, last, a
-manifest that names them with checksums and totals. Each commit's line count,
-key digest and total is compared with the rows that were read; on any
-difference nothing is published and the exit code is 20. When the current
-delivery holds the same state already, nothing is written.
+		Long: `Export writes a rated month as files and, last, a manifest that names them with
+checksums and totals. Each commit's line count, key digest and total is compared
+with the rows that were read; on any difference nothing is published and the
+exit code is 20. When the current delivery holds the same state already, nothing
+is written. A closed month's files never change.
+
+Datasets: lines (every rated line), summary (scope, day and metric), focus
+(FOCUS Cost and Usage), statement (per project, with a printable page each).
 
 ` + exitCodesHelp,
 		Example: `  ratebatch export --month 2026-11 --to /srv/finance
   ratebatch export --month 2026-11 --to /srv/finance --partition scope --output json
-  ratebatch export --month 2026-11 --to /srv/finance --dry-run`,
+  ratebatch export --month 2026-11 --to 's3://finance/rated?endpoint=https://s3.example.org' --dataset lines,focus,statement
+  ratebatch export --month 2026-11 --format arrow --to - > lines.arrows`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options, err := o.options(p.now())
 			if err != nil {
 				return err
 			}
-			to, err := openBucket(cmd.Context(), o.to)
+			if o.to == "-" {
+				return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+					return p.exportStream(ctx, s, options)
+				})
+			}
+			to, done, err := openBucket(cmd.Context(), o.to)
 			if err != nil {
 				return err
 			}
+			defer done()
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
 				return p.export(ctx, &export.Job{Store: s, Bucket: to, Log: p.log, Options: options}, o.dryRun)
 			})
 		},
 	}
 	o.addFlags(cmd)
+	cmd.AddCommand(newExportVerifyCmd(p))
 	return cmd
+}
+
+func newExportVerifyCmd(p *program) *cobra.Command {
+	var keyFile string
+	cmd := &cobra.Command{
+		Use:   "verify LOCATION",
+		Short: "Check delivered files against their manifests, without ClickHouse",
+		Long: `Verify reads every current manifest below a location and checks each file's
+size and checksum and, for Parquet, its rows, columns and sums of money. With
+--key the manifests must be signed by that key.
+
+` + exitCodesHelp,
+		Example: `  ratebatch export verify /srv/finance
+  ratebatch export verify 's3://finance/rated?endpoint=https://s3.example.org' --key finance.pub --output json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var key ed25519.PublicKey
+			if keyFile != "" {
+				text, err := os.ReadFile(keyFile)
+				if err == nil {
+					key, err = exporter.ParseVerifyKey(text)
+				}
+				if err != nil {
+					return &ratebatch.ConfigError{Err: fmt.Errorf("--key: %w", err)}
+				}
+			}
+			b, done, err := openBucket(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			defer done()
+			results, err := exporter.Verify(cmd.Context(), b, key)
+			if err != nil {
+				return err
+			}
+			if err := p.print(results, func() { printVerified(p, results) }); err != nil {
+				return err
+			}
+			if len(results) == 0 {
+				return &ratebatch.ConfigError{Err: fmt.Errorf("no manifest below %s", b.Location())}
+			}
+			for _, r := range results {
+				if len(r.Problems) > 0 {
+					return &ratebatch.HaltError{Err: fmt.Errorf("%s: %s", r.Manifest, r.Problems[0]), Hint: "do not bill from these files; export the month again"}
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&keyFile, "key", "", "file with the ed25519 public key (PEM) that the manifests must be signed with")
+	return cmd
+}
+
+func printVerified(p *program, results []exporter.Verified) {
+	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "dataset\tmonth\tfiles\trows\tMB\ttotals\tresult")
+	for _, r := range results {
+		var totals []string
+		for _, currency := range slices.Sorted(mapKeys(r.Totals)) {
+			totals = append(totals, r.Totals[currency]+" "+currency)
+		}
+		result := "as the manifest says"
+		if r.Signed {
+			result += ", signed"
+		}
+		if n := len(r.Problems); n > 0 {
+			result = fmt.Sprintf("%d problems", n)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%.1f\t%s\t%s\n", r.Dataset, r.Month, r.Files, r.Rows, float64(r.Bytes)/1e6, strings.Join(totals, ", "), result)
+	}
+	w.Flush()
+	for _, r := range results {
+		for _, problem := range r.Problems {
+			fmt.Fprintf(p.stdout, "%s: %s\n", r.Manifest, problem)
+		}
+	}
+}
+
+// exportStream writes one dataset as an Arrow stream to stdout. There is no
+// manifest, so the stream ends without its end mark when the check of the
+// commits fails: a reader sees an error and not a short month.
+func (p *program) exportStream(ctx context.Context, s *store.Store, o export.Options) error {
+	if o.Format != exporter.Arrow || len(o.Datasets) != 1 {
+		return &ratebatch.ConfigError{Err: errors.New("--to - writes one dataset as an Arrow stream"), Hint: "add --format arrow and one --dataset"}
+	}
+	if err := s.CheckSchema(ctx); err != nil {
+		return err
+	}
+	result, err := exporter.Stream(ctx, exporter.Input{Store: s, Dataset: o.Datasets[0], Month: o.Month, Partial: o.Partial, Now: o.Now, Log: p.log,
+		FocusVersion: o.FocusVersion, Operator: o.Operator, RoundTo: o.RoundTo}, p.stdout)
+	if err == nil {
+		p.log.InfoContext(ctx, "streamed", "dataset", result.Dataset, "month", result.Month, "rows", result.Rows, "commits", result.Commits)
+	}
+	return err
 }
 
 func (p *program) export(ctx context.Context, job *export.Job, dryRun bool) error {
