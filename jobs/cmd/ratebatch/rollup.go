@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -108,9 +107,7 @@ func (p *program) rollup(ctx context.Context, job *rollup.Job, dryRun bool) erro
 
 // printCounts prints names and counts, sorted by name.
 func (p *program) printCounts(counts map[string]uint64, unit string) {
-	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
 	for _, name := range slices.Sorted(mapKeys(counts)) {
-		fmt.Fprintf(w, "%d\t%s  %s\t\n", counts[name], unit, name)
+		fmt.Fprintf(p.stdout, "%12d %s  %s\n", counts[name], unit, name)
 	}
-	_ = w.Flush()
 }
