@@ -317,3 +317,137 @@ func TestHelpNamesTheExitCodes(t *testing.T) {
 		}
 	}
 }
+
+// rewriter is a proxy in front of the engine that replaces text in statements.
+func rewriter(t *testing.T, e *engine.Engine, from, to string) *url.URL {
+	t.Helper()
+	target, err := url.Parse(e.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		body = bytes.ReplaceAll(body, []byte(from), []byte(to))
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth := e.ClientOptions().Auth
+	u.User = url.UserPassword(auth.Username, auth.Password)
+	return u
+}
+
+func TestServerOlderThanTheSchemaNeeds(t *testing.T) {
+	_, e := database(t)
+	server := rewriter(t, e, "SELECT version()", "SELECT '23.8.16.40'")
+	code, _, stderr := cli(t, "--clickhouse", server.String(), "--database", e.Database(), "migrate")
+	if code != ratebatch.ExitConfig || !strings.Contains(stderr, "23.8.16.40") || !strings.Contains(stderr, store.MinVersion) {
+		t.Errorf("exit %d, %s: want exit 2 that names both versions", code, stderr)
+	}
+}
+
+func TestWrongPassword(t *testing.T) {
+	_, e := database(t)
+	server, err := url.Parse(e.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const secret = "not-the-password"
+	server.User = url.UserPassword("default", secret)
+	for _, verbose := range [][]string{nil, {"--verbose"}} {
+		code, stdout, stderr := cli(t, append(verbose, "--clickhouse", server.String(), "--database", e.Database(), "status")...)
+		if code != ratebatch.ExitConfig || !strings.Contains(strings.ToLower(stderr), "password") {
+			t.Errorf("exit %d, %s: want exit 2 that speaks of the password", code, stderr)
+		}
+		if strings.Contains(stdout+stderr, secret) {
+			t.Errorf("the password is shown: %s%s", stdout, stderr)
+		}
+	}
+}
+
+// On a full disk a command stops with one sentence, nothing half-written
+// counts, and with space again the next run ends with a clean run's totals.
+func TestFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount a small file system")
+	}
+	dir := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("cannot mount a small file system: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	flags := []string{"--data", filepath.Join(dir, "data")}
+	must(t, append(flags, "migrate", "--retention", "40y")...)
+	open := func() *engine.Engine {
+		e, err := engine.Open(t.Context(), engine.Options{DataDir: filepath.Join(dir, "data"), Database: "ratebatch"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	e := open()
+	if err := e.Conn().Exec(t.Context(), `INSERT INTO instance_metrics_hourly (bucket, region, instance_uuid, project_id, flavor_name, vcpus, instance_name, samples, samples_ended, covered_seconds, memory_actual_byte_seconds)
+		SELECT toDateTime('2026-11-01 00:00:00', 'UTC') + 3600 * (number % 48), 'one', reinterpret(sipHash128(intDiv(number, 48)), 'UUID'), 'p', 'm1', 1, 'vm', 60, 60, 3600, toDecimal128(cityHash64(number), 3) FROM numbers(48 * 1000)`); err != nil {
+		t.Fatal(err)
+	}
+	must(t, append(flags, "watermark", "--region", "one", "--until", "2026-11-03T00:00:00Z")...)
+	plan := filepath.Join(t.TempDir(), "plan.yaml")
+	if err := os.WriteFile(plan, []byte(testPlan), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must(t, append(flags, "plan", "apply", plan)...)
+	ballast := filepath.Join(dir, "ballast")
+	if err := fill(ballast); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := cli(t, append(append(flags, "rate"), now...)...)
+	if code != ratebatch.ExitTryAgain || !strings.Contains(stderr, "disk") {
+		t.Errorf("exit %d, want %d and a sentence about the disk\n%s%s", code, ratebatch.ExitTryAgain, stdout, stderr)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if got := totals(t, e); got != "[]" {
+		t.Errorf("lines count after a full disk: %s", got)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	result := rateJSON(t, must(t, append(append(flags, "rate", "--output", "json"), now...)...))
+	if result.Periods != 48 || result.Lines != 48*1000*3 {
+		t.Errorf("the run with space again: %+v", result)
+	}
+}
+
+// fill writes until the file system is full, but for a little.
+func fill(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	block := make([]byte, 64<<10)
+	var written int64
+	for {
+		n, err := f.Write(block)
+		written += int64(n)
+		if err != nil {
+			break
+		}
+	}
+	if err := f.Truncate(max(0, written-(256<<10))); err != nil {
+		return err
+	}
+	return f.Close()
+}
