@@ -150,6 +150,9 @@ func settings() clickhouse.Settings {
 		"max_partitions_per_insert_block": 0,         // a backfill touches many days
 		"max_query_size":                  256 << 20, // coefficients come as text
 		"date_time_input_format":          "best_effort",
+		// Compiled expressions take Int128 for unsigned in greatest, least and
+		// bitShiftRight (seen in 26.7): right without compilation.
+		"compile_expressions": 0,
 	}
 }
 
