@@ -56,9 +56,9 @@ func ServeIfChild() {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if err := serveChild(text, log); err != nil {
 		log.Error("the embedded engine ends", "err", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // this process is the engine; main never runs in it
 	}
-	os.Exit(0)
+	os.Exit(0) //nolint:forbidigo // as above
 }
 
 func serveChild(text string, log *slog.Logger) error {
@@ -95,7 +95,7 @@ func serveChild(text string, log *slog.Logger) error {
 	if err != nil {
 		return tell(err, "")
 	}
-	defer lock.Close()
+	defer func() { _ = lock.Close() }()
 	if err := chdb.Load(config.Lib); err != nil {
 		return tell(err, loadHint(err))
 	}
@@ -105,7 +105,7 @@ func serveChild(text string, log *slog.Logger) error {
 	if err := forgetDefaultDatabase(f.store()); err != nil {
 		return tell(err, "")
 	}
-	e := &endpointFile{User: "default", Password: rand.Text(), Access: rand.Text(), PID: os.Getpid(), Started: time.Now().UTC()}
+	e := &endpointFile{User: "default", Password: rand.Text(), Access: rand.Text(), PID: os.Getpid(), Started: time.Now().UTC()} //nolint:forbidigo // for a person who reads the file
 	server, err := endpoint.New(endpoint.Options{
 		Args: []string{"--path=" + f.store()}, User: e.User, Password: e.Password, Access: e.Access, Log: log,
 	})
@@ -138,7 +138,7 @@ func serveChild(text string, log *slog.Logger) error {
 	if err := os.Remove(f.endpoint()); err != nil && !isNotExist(err) {
 		log.Warn("remove the endpoint file", "err", err)
 	}
-	grace, cancel := context.WithTimeout(context.Background(), cmp.Or(config.Finish, finishTime))
+	grace, cancel := context.WithTimeout(context.Background(), cmp.Or(config.Finish, finishTime)) //nolint:forbidigo // this process has no caller
 	defer cancel()
 	go func() { // a second signal cuts the grace short
 		<-signals

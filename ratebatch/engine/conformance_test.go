@@ -332,7 +332,7 @@ func roundTrip(t *testing.T, conn driver.Conn, table string, i int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	if got := rows.ColumnTypes()[0].DatabaseTypeName(); !sameType(got, c.typ) {
 		t.Errorf("type %s, want %s", got, c.typ)
 	}
@@ -378,7 +378,7 @@ func testCompression(t *testing.T, u *endpointUnderTest) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close()
+			defer func() { _ = conn.Close() }()
 			for i, c := range typeCases {
 				table := fmt.Sprintf("%s%d", name, i)
 				if err := conn.Exec(t.Context(), "CREATE TABLE "+table+" (n UInt32, v "+c.typ+") ENGINE = Memory"); err != nil {
@@ -391,7 +391,7 @@ func testCompression(t *testing.T, u *endpointUnderTest) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer rows.Close()
+			defer func() { _ = rows.Close() }()
 			var v uint64
 			var s string
 			for rows.Next() {
@@ -519,7 +519,7 @@ func testDatabase(t *testing.T, u *endpointUnderTest) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := conn.Exec(t.Context(), "SELECT 1"); err == nil || !strings.Contains(err.Error(), "81") {
 		t.Errorf("a missing database: %v", err)
 	}
@@ -544,7 +544,7 @@ func drain(t *testing.T, u *endpointUnderTest, query string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	n := 0
 	for rows.Next() {
 		n++
@@ -756,7 +756,7 @@ func testEmptyResult(t *testing.T, u *endpointUnderTest) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	if got := len(rows.Columns()); got != len(typeCases)+1 {
 		t.Fatalf("%d columns, want %d", got, len(typeCases)+1)
 	}
@@ -983,7 +983,7 @@ func testWrongPassword(t *testing.T, u *endpointUnderTest) {
 
 func testDatabaseSQL(t *testing.T, u *endpointUnderTest) {
 	db := clickhouse.OpenDB(u.ClientOptions())
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	if _, err := db.ExecContext(t.Context(), "CREATE TABLE t (a UInt8, b Nullable(String)) ENGINE = Memory"); err != nil {
 		t.Fatal(err)
 	}

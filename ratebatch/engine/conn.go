@@ -49,6 +49,7 @@ func (c *watchedConn) Exec(ctx context.Context, query string, args ...any) error
 }
 
 func (c *watchedConn) AsyncInsert(ctx context.Context, query string, wait bool, args ...any) error {
+	//nolint:staticcheck // the interface has it
 	return c.explain(c.Conn.AsyncInsert(ctx, query, wait, args...))
 }
 

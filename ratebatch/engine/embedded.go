@@ -86,8 +86,8 @@ func join(ctx context.Context, o Options) (*embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer turn.Close()
-	lockedSince := time.Now()
+	defer func() { _ = turn.Close() }()
+	lockedSince := time.Now() //nolint:forbidigo // a timeout
 	for {
 		locked, pid, err := isLocked(f.lock())
 		if err != nil {
@@ -113,7 +113,7 @@ func join(ctx context.Context, o Options) (*embedded, error) {
 		}
 		// An engine that is just coming or going: its lock decides.
 		if errors.Is(err, errLeaving) || !locked {
-			lockedSince = time.Now()
+			lockedSince = time.Now() //nolint:forbidigo // a timeout
 		}
 		if time.Since(lockedSince) > 15*time.Second || locked && isForeign(pid) {
 			return nil, &ratebatch.ConfigError{
@@ -146,12 +146,12 @@ func start(ctx context.Context, f folder, o Options) error {
 	if err != nil {
 		return &ratebatch.ConfigError{Err: fmt.Errorf("the engine's log: %w", err)}
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	ready, readyChild, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer ready.Close()
+	defer func() { _ = ready.Close() }()
 	config, err := json.Marshal(childConfig{Folder: string(f), Lib: lib, Port: o.Port, Finish: o.Finish})
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func start(ctx context.Context, f folder, o Options) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{readyChild}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is for the command, not for the engine others use
-	begun := time.Now()
+	begun := time.Now()                                  //nolint:forbidigo // for the log
 	if err := cmd.Start(); err != nil {
 		return errors.Join(fmt.Errorf("start the embedded engine: %w", err), readyChild.Close())
 	}
@@ -239,8 +239,8 @@ func hold(ctx context.Context, f folder, e *endpointFile) (*embedded, error) {
 		return nil, err
 	}
 	r.SetBasicAuth(e.User, e.Password)
-	undo := context.AfterFunc(ctx, stop) // only for the time until the answer
-	response, err := m.transport.RoundTrip(r)
+	undo := context.AfterFunc(ctx, stop)      // only for the time until the answer
+	response, err := m.transport.RoundTrip(r) //nolint:bodyclose // the goroutine below closes it
 	undo()
 	if err != nil {
 		stop()

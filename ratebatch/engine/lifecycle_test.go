@@ -54,7 +54,7 @@ func endpointOf(dir string) endpointFile {
 		err = json.Unmarshal(text, &e)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		_, _ = fmt.Fprintln(os.Stderr, err)
 	}
 	return e
 }
@@ -300,7 +300,7 @@ func TestSIGTERM(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer e.Close()
+			defer func() { _ = e.Close() }()
 			pid := endpointOf(dir).PID
 			running := make(chan error, 1)
 			go func() { running <- e.Conn().Exec(t.Context(), tt.statement) }()
@@ -368,8 +368,8 @@ func TestUnusableFolders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Close()
-	fmt.Fprintln(lock, os.Getpid())
+	defer func() { _ = lock.Close() }()
+	_, _ = fmt.Fprintln(lock, os.Getpid())
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
@@ -459,7 +459,7 @@ func TestServerByURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
+	defer func() { _ = e.Close() }()
 	if e.Embedded() || strings.Contains(e.Address(), at.Password) || e.Version() == "" || e.Database() != "by_url" {
 		t.Errorf("%v %s %s %s", e.Embedded(), e.Address(), e.Version(), e.Database())
 	}

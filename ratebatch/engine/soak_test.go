@@ -77,7 +77,7 @@ func inspect(t *testing.T, dir string) process {
 		t.Fatal(err)
 	}
 	defer http.DefaultClient.CloseIdleConnections()
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	if err := json.NewDecoder(response.Body).Decode(&p); err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +389,7 @@ func TestBoundedMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer response.Body.Close()
+		defer func() { _ = response.Body.Close() }()
 		n, err := io.Copy(io.Discard, response.Body)
 		if err != nil || response.StatusCode != http.StatusOK {
 			t.Fatal(response.Status, err)
@@ -453,8 +453,13 @@ func nativeBlock(t *testing.T, rows int) []byte {
 	var b proto.Buffer
 	block := proto.Block{Rows: rows, Columns: 7}
 	if err := block.EncodeRawBlock(&b, 0, []proto.InputColumn{
-		{Name: "id", Data: id}, {Name: "ts", Data: ts}, {Name: "project", Data: project}, {Name: "name", Data: name},
-		{Name: "seconds", Data: seconds}, {Name: "amount", Data: proto.Alias(amount, "Decimal(38, 18)")}, {Name: "attributes", Data: attributes},
+		{Name: "id", Data: id},
+		{Name: "ts", Data: ts},
+		{Name: "project", Data: project},
+		{Name: "name", Data: name},
+		{Name: "seconds", Data: seconds},
+		{Name: "amount", Data: proto.Alias(amount, "Decimal(38, 18)")},
+		{Name: "attributes", Data: attributes},
 	}); err != nil {
 		t.Fatal(err)
 	}

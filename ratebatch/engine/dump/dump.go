@@ -137,7 +137,7 @@ func tables(ctx context.Context, o Options) ([]Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the tables: %w", err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	var out []Table
 	missing := slices.Clone(o.Tables)
 	for rows.Next() {
@@ -173,8 +173,8 @@ func dumpTable(ctx context.Context, o Options, dir string, t *Table) error {
 		return fmt.Errorf("%q is no name for a file", t.Name)
 	}
 	var err error
-	switch {
-	case o.Format == Parquet:
+	switch o.Format {
+	case Parquet:
 		t.File = t.Name + ".parquet"
 		err = dumpParquet(ctx, o.Engine, filepath.Join(dir, t.File), t.Name)
 	default:
@@ -249,7 +249,7 @@ func columnsOf(ctx context.Context, e *engine.Engine, table string) ([]tableColu
 	if err != nil {
 		return nil, fmt.Errorf("list the columns: %w", err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	var out []tableColumn
 	for rows.Next() {
 		var c tableColumn

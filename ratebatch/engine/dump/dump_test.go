@@ -65,8 +65,10 @@ func TestDumpAndLoad(t *testing.T) {
 					if _, err := Load(t.Context(), Options{Engine: e, Dir: dir}); err != nil {
 						t.Fatalf("into %s: %v", target.Name, err)
 					}
-					for _, query := range []string{"SELECT toString((count(), sum(d), sum(big), groupBitXor(cityHash64(toString(tuple(*))))))  FROM samples",
-						"SELECT toString(groupArray((s, n))) FROM (SELECT s, sum(n) AS n FROM total GROUP BY s ORDER BY s)", "SELECT toString(count()) FROM a_first"} {
+					for _, query := range []string{
+						"SELECT toString((count(), sum(d), sum(big), groupBitXor(cityHash64(toString(tuple(*))))))  FROM samples",
+						"SELECT toString(groupArray((s, n))) FROM (SELECT s, sum(n) AS n FROM total GROUP BY s ORDER BY s)", "SELECT toString(count()) FROM a_first",
+					} {
 						var want, got string
 						if err := source.Conn().QueryRow(t.Context(), query).Scan(&want); err != nil {
 							t.Fatal(err)

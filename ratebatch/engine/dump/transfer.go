@@ -60,7 +60,7 @@ func loadNative(ctx context.Context, e *engine.Engine, path, table string) error
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	z, err := zstd.NewReader(file, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func loadParquet(ctx context.Context, e *engine.Engine, path, table string) erro
 		if err != nil {
 			return err
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }()
 		return upload(ctx, e, "INSERT INTO "+quote(table)+" FORMAT Parquet", file)
 	}
 	structure, err := structureOf(ctx, e, table)
@@ -167,7 +167,7 @@ func download(ctx context.Context, e *engine.Engine, query string, w io.Writer) 
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	end := new(tail)
 	if _, err := io.Copy(io.MultiWriter(w, end), response.Body); err != nil {
 		return errors.Join(err, end.exception())
@@ -213,7 +213,7 @@ func copyRows(ctx context.Context, e *engine.Engine, query string, w io.Writer) 
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	types := rows.ColumnTypes()
 	block, err := newBlock(rows.Columns(), types)
 	if err != nil {

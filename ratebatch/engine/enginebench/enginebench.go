@@ -1,7 +1,7 @@
 // Package enginebench measures what the embedded engine's endpoint costs: the
 // same rows, built and read by the same Go code, once through clickhouse-go and
 // the endpoint in its process, and once pushed into the library in this process.
-package enginebench
+package enginebench //nolint:forbidigo // measurements are floats and take the clock; there is no money here
 
 import (
 	"bytes"
@@ -45,8 +45,10 @@ type Options struct {
 
 const columns = "id UInt64, ts DateTime64(3, 'UTC'), project LowCardinality(String), name String, seconds UInt32, amount Decimal(38, 18), attributes Map(String, String)"
 
-var names = []string{"id", "ts", "project", "name", "seconds", "amount", "attributes"}
-var types = []column.Type{"UInt64", "DateTime64(3, 'UTC')", "LowCardinality(String)", "String", "UInt32", "Decimal(38, 18)", "Map(String, String)"}
+var (
+	names = []string{"id", "ts", "project", "name", "seconds", "amount", "attributes"}
+	types = []column.Type{"UInt64", "DateTime64(3, 'UTC')", "LowCardinality(String)", "String", "UInt32", "Decimal(38, 18)", "Map(String, String)"}
+)
 
 // row holds one row's values; it is reused, so reading allocates what the
 // columns make and nothing else.
@@ -137,8 +139,10 @@ func Run(ctx context.Context, o Options) (figures []Figure, err error) {
 	return []Figure{
 		overhead("engine_insert_overhead", "rows/s", insert, insertDirect, perSecond),
 		overhead("engine_read_overhead", "rows/s", read, readDirect, perSecond),
-		{Name: "engine_small_query", Value: small[len(small)/2].Seconds() * 1000, Unit: "ms", Limit: 3, Runs: len(small),
-			Spread: (small[len(small)*9/10] - small[len(small)/10]).Seconds() / small[len(small)/2].Seconds()},
+		{
+			Name: "engine_small_query", Value: small[len(small)/2].Seconds() * 1000, Unit: "ms", Limit: 3, Runs: len(small),
+			Spread: (small[len(small)*9/10] - small[len(small)/10]).Seconds() / small[len(small)/2].Seconds(),
+		},
 	}, nil
 }
 
@@ -178,7 +182,7 @@ func readThrough(ctx context.Context, e *engine.Engine, table string, rows int) 
 	if err != nil {
 		return err
 	}
-	defer result.Close()
+	defer func() { _ = result.Close() }()
 	var r row
 	targets, n := r.targets(), 0
 	for ; result.Next(); n++ {

@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options) (path string, installed bool, err error
 	if err != nil {
 		return "", false, o.explain(err, folder)
 	}
-	defer lock.Close()
+	defer func() { _ = lock.Close() }()
 	if _, err := os.Stat(path); err == nil && !o.Force {
 		return path, false, nil // another command installed it meanwhile
 	}
@@ -266,7 +266,7 @@ func (o *Options) verify(ctx context.Context, tarball string) error {
 	if err != nil {
 		return &ratebatch.ConfigError{Err: fmt.Errorf("the engine's tarball: %w", err), Hint: "make one with 'npm pack " + o.Package + "@" + o.Version + "'"}
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	info, err := file.Stat()
 	if err != nil {
 		return err
@@ -287,7 +287,7 @@ func (o *Options) unpack(ctx context.Context, tarball, target string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	z, err := gzip.NewReader(file)
 	if err != nil {
 		return fmt.Errorf("%s: %w", tarball, err)

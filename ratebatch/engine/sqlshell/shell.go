@@ -114,7 +114,7 @@ func (s *Shell) Interactive(ctx context.Context, terminal *os.File) error {
 	// which it ends, is not for statements; SIGTERM still ends everything.
 	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM)
 	defer stop()
-	fmt.Fprintf(s.Stderr, "ClickHouse %s, %s, database %s. \\? for help.\n", s.Engine.Version(), s.Engine.Address(), s.Engine.Database())
+	_, _ = fmt.Fprintf(s.Stderr, "ClickHouse %s, %s, database %s. \\? for help.\n", s.Engine.Version(), s.Engine.Address(), s.Engine.Database())
 	history := s.openHistory()
 	defer history.close()
 	line := newPrompt(terminal, s.Stderr, history)
@@ -131,7 +131,7 @@ func (s *Shell) Interactive(ctx context.Context, terminal *os.File) error {
 		input, err := line.read()
 		if errors.Is(err, io.EOF) && line.interrupted {
 			// The editor is of no more use after that key.
-			fmt.Fprint(s.Stderr, "\n")
+			_, _ = fmt.Fprint(s.Stderr, "\n")
 			pending, line = "", newPrompt(terminal, s.Stderr, history)
 			continue
 		}
@@ -175,10 +175,10 @@ func (s *Shell) command(ctx context.Context, input string) (leave, done bool) {
 	case `\q`, "exit", "quit":
 		return true, true
 	case `\?`, `\h`, "help":
-		fmt.Fprint(s.Stderr, help)
+		_, _ = fmt.Fprint(s.Stderr, help)
 	case `\f`:
 		if !slices.Contains(Formats, argument) {
-			fmt.Fprintf(s.Stderr, "formats: %s\n", strings.Join(Formats, ", "))
+			_, _ = fmt.Fprintf(s.Stderr, "formats: %s\n", strings.Join(Formats, ", "))
 			break
 		}
 		s.Format = argument
@@ -199,7 +199,7 @@ func (s *Shell) command(ctx context.Context, input string) (leave, done bool) {
 func (s *Shell) runAtPrompt(ctx context.Context, p endpoint.Piece) bool {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
-	started := time.Now()
+	started := time.Now() //nolint:forbidigo // how long a statement took
 	out, closePager := s.page(ctx)
 	rows, err := s.run(ctx, p, out)
 	closePager()
@@ -207,13 +207,13 @@ func (s *Shell) runAtPrompt(ctx context.Context, p endpoint.Piece) bool {
 	case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe):
 		return true // the pager was left before the end
 	case ctx.Err() != nil:
-		fmt.Fprintln(s.Stderr, "cancelled")
+		_, _ = fmt.Fprintln(s.Stderr, "cancelled")
 		return false
 	case err != nil:
-		fmt.Fprintf(s.Stderr, "%v\n", err)
+		_, _ = fmt.Fprintf(s.Stderr, "%v\n", err)
 		return false
 	}
-	fmt.Fprintf(s.Stderr, "%d rows, %s\n\n", rows, time.Since(started).Round(time.Millisecond))
+	_, _ = fmt.Fprintf(s.Stderr, "%d rows, %s\n\n", rows, time.Since(started).Round(time.Millisecond))
 	return true
 }
 

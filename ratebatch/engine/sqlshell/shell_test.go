@@ -130,7 +130,7 @@ func atPrompt(t *testing.T, s *sqlshell.Shell, keys string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	if _, err := w.WriteString(keys); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestControlCDropsTheLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	done := make(chan error, 1)
 	go func() { done <- s.Interactive(t.Context(), r) }()
 	for _, keys := range []string{"SELECT nonsense,\r", "more\x03", "SELECT 7 AS n;\r", "\x04"} {

@@ -218,7 +218,8 @@ func pointer(b []byte) unsafe.Pointer {
 // call hands a statement, its format and its parameters to one of the three C
 // functions that start a statement; they share this signature.
 func call(fn func(conn, q unsafe.Pointer, qn uintptr, f unsafe.Pointer, fn uintptr, names, nameLens, vals, valLens unsafe.Pointer, n uintptr) unsafe.Pointer,
-	conn unsafe.Pointer, query, format string, params map[string]string) unsafe.Pointer {
+	conn unsafe.Pointer, query, format string, params map[string]string,
+) unsafe.Pointer {
 	q, f := []byte(query), []byte(format)
 	n := len(params)
 	keep := make([][]byte, 0, 2*n)

@@ -109,6 +109,7 @@ func (g *guard) denied(s *statement) string {
 			continue
 		case symbol:
 			continue
+		case word, quoted, endOfSQL:
 		}
 		name := s.name(t)
 		lower := strings.ToLower(name)

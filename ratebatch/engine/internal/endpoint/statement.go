@@ -88,7 +88,7 @@ func parse(text string) statement {
 					return s
 				}
 			}
-		default:
+		case quoted, literal, endOfSQL:
 			if s.kind == "" {
 				s.kind = "?"
 			}
