@@ -156,7 +156,7 @@ func serveChild(text string, log *slog.Logger) error {
 	if err := web.Close(); err != nil {
 		log.Warn("close the endpoint", "err", err)
 	}
-	<-served
+	_ = <-served
 	chdb.Shutdown()
 	return nil
 }

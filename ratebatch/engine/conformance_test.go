@@ -404,7 +404,7 @@ func testCompression(t *testing.T, u *endpointUnderTest) {
 				t.Errorf("%d rows, sum %d, %v", n, sum, rows.Err())
 			}
 			err = conn.Exec(t.Context(), "SELECT throwIf(1)")
-			exception(t, err, 395)
+			_ = exception(t, err, 395)
 		})
 	}
 }
@@ -423,7 +423,7 @@ func testNamedParameters(t *testing.T, u *endpointUnderTest) {
 		t.Errorf("%d, %v", n, err)
 	}
 	err := u.Conn().Exec(t.Context(), "SELECT {missing:String}", clickhouse.Named("other", "x"))
-	exception(t, err, 456)
+	_ = exception(t, err, 456)
 }
 
 func testPositionalParameters(t *testing.T, u *endpointUnderTest) {
@@ -464,12 +464,12 @@ func testSessions(t *testing.T, u *endpointUnderTest) {
 	if err := u.Conn().QueryRow(with(nil), "SELECT count(), toUInt64(getSetting('max_threads')) FROM mine").Scan(&n, &threads); err != nil || n != 2 || threads != 3 {
 		t.Errorf("%d rows, max_threads %d, %v", n, threads, err)
 	}
-	exception(t, u.Conn().Exec(t.Context(), "SELECT * FROM mine"), 60)
+	_ = exception(t, u.Conn().Exec(t.Context(), "SELECT * FROM mine"), 60)
 
 	busy := make(chan error, 1)
 	go func() { busy <- u.Conn().Exec(with(nil), "SELECT sleep(1)") }()
 	time.Sleep(300 * time.Millisecond)
-	exception(t, u.Conn().Exec(with(nil), "SELECT 1"), 373)
+	_ = exception(t, u.Conn().Exec(with(nil), "SELECT 1"), 373)
 	if err := <-busy; err != nil {
 		t.Error(err)
 	}
@@ -496,7 +496,7 @@ func testSettings(t *testing.T, u *endpointUnderTest) {
 
 func testUnknownSetting(t *testing.T, u *endpointUnderTest) {
 	ctx := clickhouse.Context(t.Context(), clickhouse.WithSettings(clickhouse.Settings{"no_such_setting": 1}))
-	exception(t, u.Conn().Exec(ctx, "SELECT 1"), 115)
+	_ = exception(t, u.Conn().Exec(ctx, "SELECT 1"), 115)
 }
 
 func testDefaultSettings(t *testing.T, u *endpointUnderTest) {
@@ -505,7 +505,7 @@ func testDefaultSettings(t *testing.T, u *endpointUnderTest) {
 			t.Errorf("%s = %s, want %s", name, got, want)
 		}
 	}
-	exception(t, u.Conn().Exec(t.Context(), "SELECT toDecimal128('99999999999999999999', 18) + toDecimal128('99999999999999999999', 18)"), 407)
+	_ = exception(t, u.Conn().Exec(t.Context(), "SELECT toDecimal128('99999999999999999999', 18) + toDecimal128('99999999999999999999', 18)"), 407)
 }
 
 func testDatabase(t *testing.T, u *endpointUnderTest) {
@@ -530,9 +530,9 @@ func testExceptionBefore(t *testing.T, u *endpointUnderTest) {
 	if !strings.Contains(e.Message, "nope") {
 		t.Errorf("message %q", e.Message)
 	}
-	exception(t, u.Conn().Exec(t.Context(), "SELEC 1"), 62)
+	_ = exception(t, u.Conn().Exec(t.Context(), "SELEC 1"), 62)
 	var n uint64
-	exception(t, u.Conn().QueryRow(t.Context(), "SELECT throwIf(1, 'boom')").Scan(&n), 395)
+	_ = exception(t, u.Conn().QueryRow(t.Context(), "SELECT throwIf(1, 'boom')").Scan(&n), 395)
 	_, err := u.Conn().Query(t.Context(), "SELECT nope")
 	exception(t, err, 47)
 }

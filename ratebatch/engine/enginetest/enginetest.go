@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -62,6 +63,12 @@ func stop() error {
 	}
 	child.WaitAll()
 	if shared.dir != "" {
+		// With -race the engine's process has the detector as well, and its
+		// reports go to its log.
+		log, err := os.ReadFile(filepath.Join(shared.dir, "engine", "log"))
+		if err == nil && strings.Contains(string(log), "DATA RACE") {
+			return fmt.Errorf("the engine's process has a data race:\n%s", log)
+		}
 		return os.RemoveAll(shared.dir)
 	}
 	return nil

@@ -181,7 +181,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-ClickHouse-Query-Id", id)
 	h.Set("X-ClickHouse-Server-Display-Name", "ratebatch embedded engine")
 	h.Set("X-ClickHouse-Timezone", s.timezone)
-	out := &response{w: w, started: time.Now(), tag: randomHex(8), holdAll: q.Get("wait_end_of_query") == "1"}
+	out := &response{w: w, started: time.Now(), tag: randomHex(8), holdAll: q.Get("wait_end_of_query") == "1"} //nolint:forbidigo // a timeout
 	if err := s.handle(out, r, id); err != nil {
 		out.fail(asError(err), s.version)
 	}

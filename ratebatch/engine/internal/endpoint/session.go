@@ -134,7 +134,7 @@ func (s *Server) named(q url.Values) (*chdb.Conn, func(), error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dropExpired(time.Now())
+	s.dropExpired(time.Now()) //nolint:forbidigo // a timeout
 	x := s.sessions[id]
 	if x == nil {
 		if q.Get("session_check") == "1" {
@@ -157,7 +157,7 @@ func (s *Server) named(q url.Values) (*chdb.Conn, func(), error) {
 	return x.conn, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		x.expires = time.Now().Add(timeout)
+		x.expires = time.Now().Add(timeout) //nolint:forbidigo // a timeout
 		x.mu.Unlock()
 		if closing && s.sessions[id] == x {
 			x.conn.Close()
