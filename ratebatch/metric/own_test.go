@@ -291,3 +291,45 @@ func TestUsageSQLRefuses(t *testing.T) {
 		})
 	}
 }
+
+// Rules may look at the scope under its key and at CloudKitty's calendar
+// attributes; SQL and Go say the same of every day.
+func TestImpliedAttributes(t *testing.T) {
+	set, err := metric.Parse("metrics.yaml", []byte("metrics:\n  own:\n    unit: x\n    table: own\n    time: ts\n    bucket: 3600\n    key: [res]\n    quantity: sum\n    value: amount\n    resource: res\n    region_key: \"\"\n    scope_key: project\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := get(t, set, "own")
+	conn := enginetest.Open(t).Conn()
+	for _, statement := range []string{
+		"CREATE TABLE own (ts DateTime('UTC'), project String, res String, amount UInt64) ENGINE = MergeTree ORDER BY ts",
+		"INSERT INTO own SELECT toDateTime('2023-12-30 05:00:00', 'UTC') + 86400 * number, 'p', 'r', 1 FROM numbers(1500)",
+	} {
+		if err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := []string{"project", "week_of_the_year", "day_of_the_year", "month", "year"}
+	sql, err := m.UsageSQL(metric.UsageOptions{Period: time.Hour, Fields: names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := time.Date(2023, 12, 30, 0, 0, 0, 0, time.UTC)
+	got := table(t, conn, "SELECT toString(f_0), toString(f_1), toString(f_2), toString(f_3), toString(f_4) FROM ("+sql+") ORDER BY begin", from, from.AddDate(0, 0, 1500))
+	if len(got) != 1500 {
+		t.Fatalf("%d rows", len(got))
+	}
+	for i := range got {
+		implied := m.WithImplied(nil, "p", from.AddDate(0, 0, i).Add(5*time.Hour))
+		var want []string
+		for _, name := range names {
+			want = append(want, implied[name])
+		}
+		if got[i] != strings.Join(want, " ") {
+			t.Fatalf("%s: SQL says %q, Go %q", from.AddDate(0, 0, i).Format(time.DateOnly), got[i], want)
+		}
+	}
+	if implied := m.WithImplied(map[string]string{"month": "own"}, "p", from); implied["month"] != "own" {
+		t.Errorf("an attribute of the usage must win, month is %q", implied["month"])
+	}
+}

@@ -3,6 +3,7 @@ package metric
 import (
 	"embed"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -377,12 +378,40 @@ func (q *query) fields(names []string) {
 	all := q.m.Attributes()
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(a Attribute) bool { return a.Name == name })
-		if i < 0 {
+		switch {
+		case i >= 0:
+			q.Fields = append(q.Fields, q.low(all[i].Column, q.text))
+		case name == q.m.ScopeKey:
+			q.Fields = append(q.Fields, "scope")
+		case calendar[name] != "":
+			q.Fields = append(q.Fields, "toLowCardinality("+calendar[name]+")")
+		default:
 			q.Fields = append(q.Fields, "CAST('' AS LowCardinality(String))")
-			continue
 		}
-		q.Fields = append(q.Fields, q.low(all[i].Column, q.text))
 	}
+}
+
+// calendar has the attributes that CloudKitty's collectors add to every data
+// point, from the period's begin; here always in UTC.
+var calendar = map[string]string{
+	"week_of_the_year": "leftPad(toString(toWeek(begin, 0)), 2, '0')", // Python's %U: weeks begin on Sunday
+	"day_of_the_year":  "toString(toDayOfYear(begin))",
+	"month":            "toString(toMonth(begin))",
+	"year":             "toString(toYear(begin))",
+}
+
+// WithImplied adds to a usage row's attributes those that rules may look at
+// although no column holds them: the scope under its key, and CloudKitty's
+// calendar attributes. UsageSQL gives the same as fields.
+func (m *Metric) WithImplied(attributes map[string]string, scope string, begin time.Time) map[string]string {
+	begin = begin.UTC()
+	sunday := (begin.YearDay() - int(begin.Weekday()) + 6) / 7
+	out := map[string]string{
+		m.ScopeKey: scope, "week_of_the_year": fmt.Sprintf("%02d", sunday), "day_of_the_year": fmt.Sprint(begin.YearDay()),
+		"month": fmt.Sprint(int(begin.Month())), "year": fmt.Sprint(begin.Year()),
+	}
+	maps.Copy(out, attributes)
+	return out
 }
 
 // number gives a column as an integer in units of its scale, 0 for NULL.

@@ -108,7 +108,12 @@ func (p *program) explain(ctx context.Context, s *store.Store, id string, o expl
 	if err != nil {
 		return err
 	}
-	trace := evaluator.Explain(&hashmap.Point{Metric: line.Metric, Scope: line.Scope, Unit: line.Unit, Qty: line.Qty, Attributes: line.Attributes, Begin: line.Begin})
+	attributes := line.Attributes
+	m, known := set.Get(line.Metric)
+	if known {
+		attributes = m.WithImplied(attributes, line.Scope, line.Begin)
+	}
+	trace := evaluator.Explain(&hashmap.Point{Metric: line.Metric, Scope: line.Scope, Unit: line.Unit, Qty: line.Qty, Attributes: attributes, Begin: line.Begin})
 	x := &explained{LineID: lineID(line), Region: line.Region, Scope: line.Scope, Begin: line.Begin, End: line.End, Metric: line.Metric, Resource: line.Resource,
 		Attributes: line.Attributes, Qty: line.Qty, Unit: line.Unit, Price: line.Price, Bucket: line.Bucket, Rule: line.Rule, Revision: line.Revision,
 		RunID: line.RunID.String(), Plan: parsed.Digest(), Counted: []string{}, Nearly: []string{}, Arithmetic: trace.Arithmetic, PriceNow: trace.Result.Price}
@@ -120,7 +125,7 @@ func (p *program) explain(ctx context.Context, s *store.Store, id string, o expl
 			x.Nearly = append(x.Nearly, text)
 		}
 	}
-	if m, ok := set.Get(line.Metric); ok && m.Tiered() {
+	if known && m.Tiered() {
 		if x.Tier, x.Samples, err = source(ctx, s, m, line); err != nil {
 			return err
 		}
