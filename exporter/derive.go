@@ -82,12 +82,18 @@ func (s linesSink) add(t *table) error { return s.out.write(t) }
 func (s linesSink) end() error         { return s.out.end() }
 
 // newSink gives the sink of the export's dataset.
-func (e *export) newSink(out *output) sink {
+func (e *export) newSink(out *output, p part) sink {
 	switch e.Dataset {
 	case summarySchema.Dataset:
 		return &summarySink{out: out, table: newTable(summarySchema), sums: map[summaryKey]*sums{}}
 	case statementSchema.Dataset:
-		return &statementSink{out: out, table: newTable(statementSchema), month: e.Month, names: e.names, digits: e.RoundTo, pages: !e.stream}
+		corrections := map[string]map[statementKey]*sums{}
+		for scope, lines := range e.statementSums {
+			if scope >= p.first && scope <= p.last {
+				corrections[scope] = lines
+			}
+		}
+		return &statementSink{out: out, table: newTable(statementSchema), month: e.Month, names: e.names, digits: e.RoundTo, pages: !e.stream, corrections: corrections}
 	case focusDataset:
 		return newFocusSink(out, e)
 	default:
@@ -245,9 +251,20 @@ type statementSink struct {
 	digits int32
 	pages  bool
 
+	corrections map[string]map[statementKey]*sums // of scopes whose turn has not come
+
 	scope string
 	lines map[statementKey]*sums
 	days  map[dayKey]*wide
+}
+
+// begin starts the statement of a scope, with what is corrected of it.
+func (s *statementSink) begin(scope string) {
+	s.scope, s.days, s.lines = scope, map[dayKey]*wide{}, s.corrections[scope]
+	delete(s.corrections, scope)
+	if s.lines == nil {
+		s.lines = map[statementKey]*sums{}
+	}
 }
 
 type statementKey struct {
@@ -269,29 +286,33 @@ func (s *statementSink) add(t *table) error {
 			if err := s.flush(); err != nil {
 				return err
 			}
-			s.scope, s.lines, s.days = string(scope), map[statementKey]*sums{}, map[dayKey]*wide{}
+			s.begin(string(scope))
 		}
-		key := statementKey{currency: text(t, outCurrency, row), kind: "usage", metric: text(t, outMetric, row), rule: text(t, outRule, row), unit: text(t, outUnit, row)}
-		if isCorrection(t, row) {
-			key.kind = "correction"
-		} else {
-			day := dayKey{key.currency, instant(t, outBegin, row).Day(), key.metric}
-			total := s.days[day]
-			if total == nil {
-				total = new(wide)
-				s.days[day] = total
-			}
-			price, _ := t.cols[outPrice].word(row)
-			total.add(wideOf(price))
+		s.count(t, row)
+		day := dayKey{text(t, outCurrency, row), instant(t, outBegin, row).Day(), text(t, outMetric, row)}
+		total := s.days[day]
+		if total == nil {
+			total = new(wide)
+			s.days[day] = total
 		}
-		sum := s.lines[key]
-		if sum == nil {
-			sum = new(sums)
-			s.lines[key] = sum
-		}
-		sum.add(t, row)
+		price, _ := t.cols[outPrice].word(row)
+		total.add(wideOf(price))
 	}
 	return nil
+}
+
+// count adds one line to its position.
+func (s *statementSink) count(t *table, row int) {
+	key := statementKey{currency: text(t, outCurrency, row), kind: "usage", metric: text(t, outMetric, row), rule: text(t, outRule, row), unit: text(t, outUnit, row)}
+	if isCorrection(t, row) {
+		key.kind = "correction"
+	}
+	sum := s.lines[key]
+	if sum == nil {
+		sum = new(sums)
+		s.lines[key] = sum
+	}
+	sum.add(t, row)
 }
 
 // Statement is one project's bill for one month in one currency.
@@ -428,6 +449,12 @@ func putOptional(c *column, text string) {
 func (s *statementSink) end() error {
 	if err := s.flush(); err != nil {
 		return err
+	}
+	for _, scope := range correctedScopes(s.corrections) { // those without usage in this month
+		s.begin(scope)
+		if err := s.flush(); err != nil {
+			return err
+		}
 	}
 	if err := s.out.write(s.table); err != nil {
 		return err

@@ -61,7 +61,7 @@ const (
 // compares every commit with its rows on the way.
 type lineBuilder struct {
 	table  *table
-	check  *commitCheck
+	check  *commitCheck        // nil: the rows are corrections
 	remap  [inColumns][]uint32 // word of the block's dictionary -> word of ours, null while unknown
 	maps   mapWords
 	series seriesIDs
@@ -69,7 +69,12 @@ type lineBuilder struct {
 	id     []byte
 	text   []byte // scratch
 	times  map[uint32][]byte
+
+	correctedIn string // month that corrections are billed in
+	totals      map[scopeCurrency]*wide
 }
+
+type scopeCurrency struct{ scope, currency string }
 
 func newLineBuilder(check *commitCheck) *lineBuilder {
 	return &lineBuilder{check: check, times: map[uint32][]byte{}}
@@ -160,6 +165,11 @@ func (b *lineBuilder) add(block *store.Block, from, to int) error {
 	putUints(&out[outPart], &in[inPart], from, to)
 	putUints(&out[outRevision], &in[inRevision], from, to)
 	b.attributes(&in[inAttributes], &out[outAttributes], from, to)
+	if b.check == nil {
+		b.corrections(block, from, to)
+		b.table.rows += to - from
+		return nil
+	}
 	if err := b.check.add(block, from, to, &out[outCurrency]); err != nil {
 		return err
 	}
@@ -353,6 +363,36 @@ func (b *lineBuilder) ids(block *store.Block, from, to int) {
 	}
 }
 
+// CorrectionID is the id of the line that corrects another one in a month's
+// export: a UUIDv5 in the namespace of the corrected line's id.
+func CorrectionID(corrects uuid.UUID, month time.Time) uuid.UUID {
+	return uuid.NewSHA1(corrects, []byte("correction/"+month.UTC().Format("2006-01")))
+}
+
+// corrections fills what corrections have of their own: the currency stands in
+// the row, and the id is made of the corrected line's.
+func (b *lineBuilder) corrections(block *store.Block, from, to int) {
+	begins, parts, out := &block.Columns[inBegin], &block.Columns[inPart], b.table.cols
+	for row := from; row < to; row++ {
+		currency := textOf(&block.Columns[inHash], row)
+		out[outCurrency].putWord(currency)
+		series := b.series.of(b.table, b.table.rows+row-from)
+		name := append(b.name[:0], b.time(uint32(begins.Uint(row)))...)
+		b.name = strconv.AppendUint(append(name, '/'), parts.Uint(row), 10)
+		corrects := uuid.NewSHA1(*series, b.name)
+		out[outCorrects].putWord([]byte(corrects.String()))
+		id := uuid.NewSHA1(corrects, []byte("correction/"+b.correctedIn))
+		out[outID].dict.append([]byte(id.String()))
+		key := scopeCurrency{string(textOf(&block.Columns[inScope], row)), string(currency)}
+		total := b.totals[key]
+		if total == nil {
+			total = new(wide)
+			b.totals[key] = total
+		}
+		total.add(wide128(block.Columns[inPrice].Raw(row)))
+	}
+}
+
 // time is the text of a period's begin; a month has few of them.
 func (b *lineBuilder) time(seconds uint32) []byte {
 	text, ok := b.times[seconds]
@@ -382,8 +422,10 @@ func (r *lineReader) next(t *table) (bool, error) {
 			err := r.blocks.Next(&r.block)
 			if errors.Is(err, io.EOF) {
 				r.done = true
-				if err := r.builder.check.end(); err != nil {
-					return false, err
+				if r.builder.check != nil {
+					if err := r.builder.check.end(); err != nil {
+						return false, err
+					}
 				}
 				break
 			}

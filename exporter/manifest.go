@@ -35,9 +35,10 @@ type Manifest struct {
 	SchemaID  string    `json:"schema_id"`
 	Schema    Schema    `json:"schema"`
 
-	Rows   uint64            `json:"rows"`
-	Totals map[string]string `json:"totals"` // per currency, exact
-	Files  []File            `json:"files"`
+	Rows        uint64            `json:"rows"`
+	Totals      map[string]string `json:"totals"` // per currency, exact, corrections included
+	Corrections []Correction      `json:"corrections,omitempty"`
+	Files       []File            `json:"files"`
 
 	Focus *FocusMetadata `json:"focus,omitempty"`
 }
@@ -46,7 +47,7 @@ type Manifest struct {
 type State struct {
 	Begin   time.Time `json:"begin"`
 	End     time.Time `json:"end"`
-	Closed  bool      `json:"closed"`  // the month is frozen
+	Close   uint32    `json:"close"`   // number of the month's close, whose frozen commits these are; 0: the month is open
 	Partial bool      `json:"partial"` // periods were missing and --partial was given
 	Missing []Missing `json:"missing,omitempty"`
 
@@ -57,6 +58,14 @@ type State struct {
 	Totals       map[string]string `json:"totals"` // of the commits, per currency
 	Plans        []string          `json:"plans"`
 	Metrics      []string          `json:"metrics"`
+}
+
+// Correction is what a delivery corrects of an earlier, closed month.
+type Correction struct {
+	Month   string            `json:"month"`
+	Commits uint64            `json:"commits"` // that differ from what was billed
+	Rows    uint64            `json:"rows"`
+	Totals  map[string]string `json:"totals"`
 }
 
 // Missing is the time that a scope has not committed yet.

@@ -250,8 +250,11 @@ type export struct {
 	set     store.CommitSet
 	closed  bool
 	stream  bool // to a pipe
-	rows    atomic.Uint64
-	tables  sync.Pool
+
+	corrections   []correction
+	statementSums map[string]map[statementKey]*sums // of corrections, by scope
+	rows          atomic.Uint64
+	tables        sync.Pool
 }
 
 func (e *export) run(ctx context.Context) (Result, error) {
@@ -262,6 +265,15 @@ func (e *export) run(ctx context.Context) (Result, error) {
 	current, _, err := ReadManifest(ctx, e.Bucket, e.folder)
 	if err != nil && !errors.Is(err, bucket.ErrNotExist) {
 		return Result{}, err
+	}
+	if current != nil && e.closed && current.State.Close == e.window.Closed && current.Delivery != delivery {
+		// Other columns, another format or a newer program: not a reason to
+		// touch what was billed from.
+		if current.State.CommitDigest != e.set.Digest {
+			return Result{}, &ratebatch.HaltError{Err: fmt.Errorf("month %s is closed, and its delivery %s holds other commits than the close", current.Month, current.Delivery),
+				Hint: "nothing was changed; look with 'ratebatch reconcile --month " + current.Month + "'"}
+		}
+		delivery = current.Delivery
 	}
 	if current != nil && current.Delivery == delivery {
 		whole, err := e.filesThere(ctx, current)
@@ -304,10 +316,16 @@ func (e *export) plan(ctx context.Context) error {
 	if e.window, err = e.Store.ExportWindowNow(ctx, e.Month, e.Month.AddDate(0, 1, 0)); err != nil {
 		return err
 	}
+	if err := e.closes(ctx); err != nil {
+		return err
+	}
 	if e.scopes, err = e.Store.ExportScopes(ctx, e.window); err != nil {
 		return err
 	}
-	if e.missing = missing(e.scopes, e.window, e.Now); len(e.missing) > 0 && !e.Partial {
+	if e.missing = missing(e.scopes, e.window, e.Now); e.closed {
+		e.missing = nil // what a closed month lacks was settled when it was closed
+	}
+	if len(e.missing) > 0 && !e.Partial {
 		return &ratebatch.TryAgainError{Err: fmt.Errorf("month %s has uncommitted periods: %s", e.Month.Format("2006-01"), describeMissing(e.missing)),
 			Hint: "run 'ratebatch rate' first, or export what there is with --partial"}
 	}
@@ -367,7 +385,10 @@ func describeMissing(all []Missing) string {
 func (e *export) delivery() string {
 	h := sha256.New()
 	parts := []string{e.Dataset, e.schema().ID(), e.Format, string(e.Partition), e.window.From.Format(time.RFC3339),
-		strconv.FormatUint(e.set.Commits, 10), e.set.Digest, strconv.FormatBool(e.closed)}
+		strconv.FormatUint(e.set.Commits, 10), e.set.Digest, strconv.FormatUint(uint64(e.window.Closed), 10)}
+	for _, c := range e.corrections {
+		parts = append(parts, c.window.From.Format("2006-01"), fmt.Sprint(c.totals))
+	}
 	switch e.Dataset { // what else their files depend on
 	case focusDataset:
 		parts = append(parts, e.Operator, fmt.Sprint(e.names))
@@ -448,6 +469,12 @@ func (e *export) parts() []part {
 // write writes all files of a delivery and gives its manifest.
 func (e *export) write(ctx context.Context, delivery string) (*Manifest, error) {
 	e.prefix = "delivery=" + delivery + "/"
+	if e.Dataset == statementSchema.Dataset {
+		var err error
+		if e.statementSums, err = e.statementCorrections(ctx); err != nil {
+			return nil, err
+		}
+	}
 	parts := e.parts()
 	files := make([][]File, len(parts))
 	tallies := make([]tally, len(parts))
@@ -473,7 +500,7 @@ func (e *export) write(ctx context.Context, delivery string) (*Manifest, error) 
 	}
 	m := &Manifest{
 		Version: ManifestVersion, Dataset: e.Dataset, Format: e.Format, Month: e.Month.Format("2006-01"), Delivery: delivery, Mechanism: "overwrite",
-		State: State{Begin: e.window.From, End: e.window.To, Closed: e.closed, Partial: len(e.missing) > 0, Missing: e.missing,
+		State: State{Begin: e.window.From, End: e.window.To, Close: e.window.Closed, Partial: len(e.missing) > 0, Missing: e.missing,
 			Commits: all.commits, CommitDigest: all.digest.String(), CommittedAt: all.committed, Lines: all.lines,
 			Totals: totalsText(all.totals), Plans: sortedNames(all.plans), Metrics: sortedNames(all.metrics)},
 		Generator: Generator{Name: "ratebatch", Version: e.Version},
@@ -485,6 +512,9 @@ func (e *export) write(ctx context.Context, delivery string) (*Manifest, error) 
 			m.Files = append(m.Files, f)
 			m.Rows += f.Rows
 		}
+	}
+	if err := e.writeCorrections(ctx, m); err != nil {
+		return nil, err
 	}
 	if len(m.Files) == 0 { // an empty dataset is one too: a file with the columns and no rows
 		f, err := e.writeEmpty(ctx)
@@ -530,7 +560,13 @@ func (e *export) writePart(ctx context.Context, p part) ([]File, tally, error) {
 	defer commits.Close()
 	check := newCommitCheck(commits)
 	if p.lines == 0 {
-		return nil, check.tally, check.end()
+		if err := check.end(); err != nil || e.Dataset != statementSchema.Dataset {
+			return nil, check.tally, err
+		}
+		out := e.newOutput(ctx, p)
+		defer out.abort()
+		err := e.newSink(out, p).end() // there may be corrections to state
+		return out.files, check.tally, err
 	}
 	blocks, err := e.Store.ExportLines(ctx, p.window, p.first, p.last)
 	if err != nil {
@@ -546,7 +582,7 @@ func (e *export) writePart(ctx context.Context, p part) ([]File, tally, error) {
 		free <- t
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	out := &output{e: e, ctx: groupCtx, schema: e.schema(), path: e.prefix + p.path + "part-00000." + e.Format, partition: p.partition}
+	out := e.newOutput(groupCtx, p)
 	defer out.abort()
 	group.Go(func() error {
 		defer close(full)
@@ -569,7 +605,7 @@ func (e *export) writePart(ctx context.Context, p part) ([]File, tally, error) {
 		}
 	})
 	group.Go(func() error {
-		sink := e.newSink(out)
+		sink := e.newSink(out, p)
 		for t := range full {
 			if err := sink.add(t); err != nil {
 				return err
@@ -588,6 +624,10 @@ func (e *export) writePart(ctx context.Context, p part) ([]File, tally, error) {
 		return nil, tally{}, err
 	}
 	return out.files, check.tally, nil
+}
+
+func (e *export) newOutput(ctx context.Context, p part) *output {
+	return &output{e: e, ctx: ctx, schema: e.schema(), path: e.prefix + p.path + "part-00000." + e.Format, partition: p.partition}
 }
 
 // sectors says for every hour of the month whether it is complete.

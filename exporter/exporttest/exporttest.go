@@ -87,3 +87,18 @@ LEFT JOIN (SELECT begin, count() AS lines, sum(cityHash64(region, metric, resour
 		tb.Fatal(err)
 	}
 }
+
+// Close freezes a month's current commits, as the job close does.
+func Close(tb testing.TB, s *store.Store, month string, number uint32) {
+	tb.Helper()
+	ctx := store.WithParams(tb.Context(), store.Params{"from": Hour(month, 0), "to": Hour(month, 0).AddDate(0, 1, 0), "month": Hour(month, 0).Format(time.DateOnly), "number": number})
+	for _, text := range []string{`
+INSERT INTO month_commits (month, closed, kind, scope, begin, key, lines, line_digest, total, currency)
+SELECT {month:Date}, {number:UInt32}, 'commit', scope, begin, key, lines, line_digest, total, currency
+FROM current_commits WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')}`, `
+INSERT INTO month_commits (month, closed, kind) VALUES ({month:Date}, {number:UInt32}, 'close')`} {
+		if err := s.Conn().Exec(ctx, text); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}

@@ -16,10 +16,16 @@ import (
 type ExportWindow struct {
 	From, To time.Time
 	AsOf     time.Time
+	Month    time.Time // whose close Closed is; any time while Closed is 0
+	Closed   uint32    // number of the close whose frozen commits are read; 0: the current ones
 }
 
 func (w ExportWindow) params() Params {
-	return Params{"from": w.From, "to": w.To, "as_of": w.AsOf}
+	month := w.Month
+	if month.IsZero() {
+		month = w.From
+	}
+	return Params{"from": w.From, "to": w.To, "as_of": w.AsOf, "month": month.UTC().Format(time.DateOnly), "closed": w.Closed}
 }
 
 func (w ExportWindow) scopes(first, last string) Params {
@@ -149,4 +155,57 @@ func (s *Store) RecordExport(ctx context.Context, e Export) error {
 		return err
 	}
 	return describe(batch.Send())
+}
+
+// MonthClose is a closed month.
+type MonthClose struct {
+	Month  time.Time
+	Number uint32 // of the close, from 1
+	At     time.Time
+}
+
+// ExportCloses lists the months that are closed at a moment.
+func (s *Store) ExportCloses(ctx context.Context, asOf time.Time) ([]MonthClose, error) {
+	return Collect(ctx, s, "export_closes", Params{"as_of": asOf}, func(rows driver.Rows) (MonthClose, error) {
+		var c MonthClose
+		err := rows.Scan(&c.Month, &c.Number, &c.At)
+		c.Month, c.At = c.Month.UTC(), c.At.UTC()
+		return c, err
+	})
+}
+
+// CorrectionWindow is a closed month as it is now beside what was billed of it:
+// the frozen commits of its close, or those there were at BaseAsOf.
+type CorrectionWindow struct {
+	ExportWindow
+	BaseAsOf time.Time
+}
+
+func (w CorrectionWindow) params() Params {
+	p := w.ExportWindow.params()
+	p["base_as_of"] = w.BaseAsOf
+	return p
+}
+
+// CorrectionTotal is by how much a scope's commits differ from the billed ones.
+type CorrectionTotal struct {
+	Scope, Currency string
+	Total           decimal.Decimal
+	Commits         uint64
+}
+
+// ExportCorrectionTotals lists the scopes whose commits differ from the billed ones.
+func (s *Store) ExportCorrectionTotals(ctx context.Context, w CorrectionWindow) ([]CorrectionTotal, error) {
+	return Collect(ctx, s, "export_correction_totals", w.params(), func(rows driver.Rows) (CorrectionTotal, error) {
+		var t CorrectionTotal
+		err := rows.Scan(&t.Scope, &t.Currency, &t.Total, &t.Commits)
+		return t, err
+	})
+}
+
+// ExportCorrections streams the lines' differences in a range of scopes.
+func (s *Store) ExportCorrections(ctx context.Context, w CorrectionWindow, first, last string) (*BlockReader, error) {
+	p := w.params()
+	p["first_scope"], p["last_scope"] = first, last
+	return s.Blocks(ctx, "export_corrections", p)
 }

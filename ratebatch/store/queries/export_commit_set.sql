@@ -1,6 +1,6 @@
 -- name:    export_commit_set
 -- purpose: The commits of a window as a figure per day, so that an export can tell whether they changed while it read.
--- params:  from, to DateTime('UTC'), as_of DateTime64(6, 'UTC')
+-- params:  from, to DateTime('UTC'), as_of DateTime64(6, 'UTC'), month Date, closed UInt32
 -- reads:   period_commits of the window
 -- why:     the digest is the wrapping sum of a hash per commit: a sum does not depend on the order, so an export that
 --          reads its commits in several parts adds up the parts. The hash leaves out run_id: a run that crashed and was
@@ -17,5 +17,6 @@ FROM (
     FROM period_commits
     WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')} AND committed_at <= {as_of:DateTime64(6, 'UTC')}
       AND run_id NOT IN (SELECT run_id FROM void_attempts WHERE voided_at <= {as_of:DateTime64(6, 'UTC')})
+      AND ({closed:UInt32} = 0 OR key IN (SELECT key FROM month_commits WHERE month = {month:Date} AND closed = {closed:UInt32} AND kind = 'commit'))
     GROUP BY scope, begin)
 GROUP BY day ORDER BY day

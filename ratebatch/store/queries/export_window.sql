@@ -1,6 +1,6 @@
 -- name:    export_window
 -- purpose: How much of a window each scope has committed, and since when it is rated at all.
--- params:  from, to DateTime('UTC'), as_of DateTime64(6, 'UTC')
+-- params:  from, to DateTime('UTC'), as_of DateTime64(6, 'UTC'), month Date, closed UInt32
 -- reads:   period_commits of the window; of earlier ones only each scope's first begin
 -- why:     periods must follow each other without a hole from the scope's first one, so the seconds covered tell a
 --          hole without a list of periods. A disabled period is settled; a reset one has to be rated again.
@@ -12,6 +12,7 @@ FROM (
     FROM period_commits
     WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')} AND committed_at <= {as_of:DateTime64(6, 'UTC')}
       AND run_id NOT IN (SELECT run_id FROM void_attempts WHERE voided_at <= {as_of:DateTime64(6, 'UTC')})
+      AND ({closed:UInt32} = 0 OR key IN (SELECT key FROM month_commits WHERE month = {month:Date} AND closed = {closed:UInt32} AND kind = 'commit'))
     GROUP BY scope, begin
     UNION ALL
     SELECT scope, min(begin) AS at, min(begin) AS until, false AS settled, 0 AS of_lines

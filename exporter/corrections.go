@@ -1,0 +1,257 @@
+package exporter
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math/big"
+	"net/url"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// A closed month's files never change. What is rated differently afterwards is
+// billed as corrections in the earliest month that is still open: the
+// difference between the lines that count now and those that were billed.
+// Billed is what the close froze and, once another month that took corrections
+// was closed too, what counted at that moment. No record of corrections is
+// kept: every close's moment is, and commits are never edited, so what was
+// billed can be worked out again at any time.
+
+// correction is a closed month that differs from what was billed of it.
+type correction struct {
+	window store.CorrectionWindow
+	totals []store.CorrectionTotal // per scope and currency
+}
+
+// closes finds out whether the month is closed and which corrections it takes.
+func (e *export) closes(ctx context.Context) error {
+	closes, err := e.Store.ExportCloses(ctx, e.window.AsOf)
+	if err != nil {
+		return err
+	}
+	asOf := e.window.AsOf // of corrections
+	for _, c := range closes {
+		if c.Month.Equal(e.Month) {
+			e.closed, e.window.Closed, e.window.Month, asOf = true, c.Number, c.Month, c.At
+		}
+	}
+	if e.closed {
+		if closes, err = e.Store.ExportCloses(ctx, asOf); err != nil {
+			return err
+		}
+	}
+	for i, c := range closes {
+		if !c.Month.Before(e.Month) || e.takesOther(closes, c) {
+			continue
+		}
+		w := store.CorrectionWindow{ExportWindow: store.ExportWindow{From: c.Month, To: c.Month.AddDate(0, 1, 0), AsOf: asOf, Month: c.Month, Closed: c.Number}, BaseAsOf: c.At}
+		for _, later := range closes[i+1:] { // in the order of months
+			if !later.Month.Equal(e.Month) && later.At.After(w.BaseAsOf) {
+				w.BaseAsOf, w.Closed = later.At, 0
+			}
+		}
+		totals, err := e.Store.ExportCorrectionTotals(ctx, w)
+		if err != nil {
+			return err
+		}
+		if len(totals) > 0 {
+			e.corrections = append(e.corrections, correction{w, totals})
+		}
+	}
+	return nil
+}
+
+// takesOther says whether a month before this one takes the corrections of a
+// closed month: the earliest open month after it does. Months without any
+// commit take none, or a cloud that was closed for a month would lose them.
+func (e *export) takesOther(closes []store.MonthClose, c store.MonthClose) bool {
+	for month := c.Month.AddDate(0, 1, 0); month.Before(e.Month); month = month.AddDate(0, 1, 0) {
+		if !slices.ContainsFunc(closes, func(o store.MonthClose) bool { return o.Month.Equal(month) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// correctionParts are the ranges of scopes that are written on their own.
+func (e *export) correctionParts(c correction) []part {
+	first, last := c.totals[0].Scope, c.totals[len(c.totals)-1].Scope
+	name := "corrections-" + c.window.From.Format("2006-01") + "." + e.Format
+	switch e.Partition {
+	case ByScope:
+		var parts []part
+		for _, t := range c.totals {
+			if n := len(parts); n > 0 && parts[n-1].first == t.Scope {
+				continue // another currency
+			}
+			parts = append(parts, part{first: t.Scope, last: t.Scope, partition: map[string]string{"scope": t.Scope}, path: "scope=" + url.PathEscape(t.Scope) + "/" + name})
+		}
+		return parts
+	case ByDay:
+		day := e.window.From.Format("2006-01-02") // they are billed in this month, whatever their own day
+		return []part{{first: first, last: last, partition: map[string]string{"day": day}, path: "day=" + day + "/" + name}}
+	}
+	return []part{{first: first, last: last, path: name}}
+}
+
+// writeCorrections adds the corrections to a delivery. Statements have them in
+// already; here they are added up only.
+func (e *export) writeCorrections(ctx context.Context, m *Manifest) error {
+	all := map[string]*wide{}
+	for currency, text := range m.Totals {
+		word, err := decimal.NewFromString(text)
+		if err != nil {
+			return err
+		}
+		all[currency] = wideDecimal(word)
+	}
+	for _, c := range e.corrections {
+		sums := map[scopeCurrency]*wide{}
+		out := Correction{Month: c.window.From.Format("2006-01"), Totals: map[string]string{}}
+		for _, p := range e.correctionParts(c) {
+			files, rows, err := e.writeCorrectionPart(ctx, c, p, sums)
+			if err != nil {
+				return err
+			}
+			for _, f := range files {
+				m.Files = append(m.Files, f)
+				m.Rows += f.Rows
+			}
+			out.Rows += rows
+		}
+		totals := map[string]*wide{}
+		for _, t := range c.totals {
+			key := scopeCurrency{t.Scope, t.Currency}
+			got := decimal.Zero
+			if sum := sums[key]; sum != nil {
+				got = sum.decimal()
+			}
+			delete(sums, key)
+			if !got.Equal(t.Total) {
+				return &mismatchError{scope: t.Scope, period: ratebatch.Period{Begin: c.window.From, End: c.window.To},
+					detail: fmt.Sprintf("the commits differ by %s %s from what was billed, their lines by %s", t.Total, t.Currency, got)}
+			}
+			out.Commits += t.Commits
+			for _, to := range []map[string]*wide{totals, all} {
+				if to[t.Currency] == nil && !t.Total.IsZero() {
+					to[t.Currency] = new(wide)
+				}
+				if sum := to[t.Currency]; sum != nil {
+					sum.add(*wideDecimal(t.Total))
+				}
+			}
+		}
+		for key, sum := range sums {
+			if *sum != (wide{}) {
+				return &mismatchError{scope: key.scope, period: ratebatch.Period{Begin: c.window.From, End: c.window.To},
+					detail: fmt.Sprintf("lines differ by %s %s from what was billed, the commits do not", sum.decimal(), key.currency)}
+			}
+		}
+		out.Totals = totalsText(totals)
+		m.Corrections = append(m.Corrections, out)
+	}
+	m.Totals = totalsText(all)
+	return nil
+}
+
+func wideDecimal(d decimal.Decimal) *wide {
+	n := d.Shift(Scale).BigInt()
+	if n.Sign() < 0 {
+		n.Add(n, new(big.Int).Lsh(big.NewInt(1), 256))
+	}
+	var raw [32]byte
+	n.FillBytes(raw[:])
+	var w wide
+	for i := range w {
+		w[i] = binary.BigEndian.Uint64(raw[24-8*i:])
+	}
+	return &w
+}
+
+func (e *export) writeCorrectionPart(ctx context.Context, c correction, p part, sums map[scopeCurrency]*wide) (_ []File, rows uint64, err error) {
+	blocks, err := e.Store.ExportCorrections(ctx, c.window, p.first, p.last)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer blocks.Close()
+	builder := newLineBuilder(nil)
+	builder.correctedIn, builder.totals = e.Month.Format("2006-01"), sums
+	reader := &lineReader{blocks: blocks, builder: builder}
+	out := &output{e: e, ctx: ctx, schema: e.schema(), path: e.prefix + p.path, partition: p.partition}
+	defer out.abort()
+	var to sink
+	if e.Dataset != statementSchema.Dataset {
+		to = e.newSink(out, p)
+	}
+	t := e.takeTable()
+	defer e.giveTable(t)
+	for {
+		more, err := reader.next(t)
+		if err != nil {
+			return nil, 0, err
+		}
+		if !more {
+			break
+		}
+		rows += uint64(t.rows)
+		if to == nil {
+			continue
+		}
+		if err := to.add(t); err != nil {
+			return nil, 0, err
+		}
+	}
+	if to == nil {
+		return nil, rows, nil
+	}
+	err = to.end()
+	return out.files, rows, err
+}
+
+// statementCorrections reads all corrections' lines for statements, which show
+// them beside the month's own usage. Corrections are few.
+func (e *export) statementCorrections(ctx context.Context) (map[string]map[statementKey]*sums, error) {
+	all := map[string]map[statementKey]*sums{}
+	for _, c := range e.corrections {
+		blocks, err := e.Store.ExportCorrections(ctx, c.window, c.totals[0].Scope, c.totals[len(c.totals)-1].Scope)
+		if err != nil {
+			return nil, err
+		}
+		builder := newLineBuilder(nil)
+		builder.correctedIn, builder.totals = e.Month.Format("2006-01"), map[scopeCurrency]*wide{}
+		reader := &lineReader{blocks: blocks, builder: builder}
+		t := e.takeTable()
+		for more := true; more && err == nil; {
+			if more, err = reader.next(t); err == nil && more {
+				sink := statementSink{}
+				for row := range t.rows {
+					scope := text(t, outScope, row)
+					if all[scope] == nil {
+						all[scope] = map[statementKey]*sums{}
+					}
+					sink.lines = all[scope]
+					sink.count(t, row)
+				}
+			}
+		}
+		e.giveTable(t)
+		if closing := blocks.Close(); err == nil {
+			err = closing
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// correctedScopes are the scopes with corrections, sorted.
+func correctedScopes(all map[string]map[statementKey]*sums) []string {
+	return slices.Sorted(maps.Keys(all))
+}
