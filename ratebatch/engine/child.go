@@ -153,10 +153,13 @@ func serveChild(text string, log *slog.Logger) error {
 	}
 	server.Leave(grace)
 	server.Dismiss()
-	if err := web.Close(); err != nil {
-		log.Warn("close the endpoint", "err", err)
+	// The last answers are still on their way: Close would cut them.
+	answers, enough := context.WithTimeout(context.Background(), 2*time.Second) //nolint:forbidigo // as above
+	defer enough()
+	if err := web.Shutdown(answers); err != nil {
+		log.Warn("close the endpoint", "err", errors.Join(err, web.Close()))
 	}
-	_ = <-served
+	<-served //nolint:errcheck // it ends because of Close
 	chdb.Shutdown()
 	return nil
 }
