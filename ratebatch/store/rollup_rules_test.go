@@ -389,8 +389,8 @@ func TestABlockWithTheSameTokenIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// restart makes the views anew: they have no last refresh then, like those of
-// a server that has just started.
+// restart makes the views anew and refreshes them: they have no last refresh
+// then, like those of a server that has just started.
 func restart(t testing.TB, s *store.Store) {
 	t.Helper()
 	migrations, err := store.Migrations(store.MigrateOptions{Retention: storetest.Forever})
@@ -405,9 +405,7 @@ func restart(t testing.TB, s *store.Store) {
 			if err := s.Conn().Exec(t.Context(), m.Statements[0]); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Conn().Exec(t.Context(), "SYSTEM WAIT VIEW "+name+"_refresh"); err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
+	refresh(t, s)
 }

@@ -484,7 +484,7 @@ func refresh(t testing.TB, s *store.Store) {
 func TestViewsEqualADirectComputation(t *testing.T) {
 	s := storetest.Open(t)
 	base := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
-	checks(t, 8)
+	checks(t, 5)
 	rapid.Check(t, func(r *rapid.T) {
 		tb := rapidTB{t, r}
 		region := fmt.Sprintf("region-%d", regions.Add(1))

@@ -2,7 +2,7 @@
 -- purpose: Keeps disk_metrics_hourly up to date from the distinct raw samples, every ten minutes.
 -- why:     it recomputes only closed buckets that a sample touched since the last refresh, late ones included, and writes
 --          only rows that changed; the text is queries/tier_disk.sql, which a rollup by hand runs too. All views read raw
---          samples: none waits for another.
+--          samples: none waits for another. EMPTY: the first refresh comes with the clock, not while migrating.
 CREATE MATERIALIZED VIEW IF NOT EXISTS {{view "disk_metrics_hourly_refresh"}}
-REFRESH EVERY 10 MINUTE APPEND TO {{local "disk_metrics_hourly"}} AS
+REFRESH EVERY 10 MINUTE APPEND TO {{local "disk_metrics_hourly"}} EMPTY AS
 {{.Tier "disk" 3600}}
