@@ -16,4 +16,3 @@ func TestDivRoundIsHalfEven(t *testing.T) {
 		}
 	}
 }
-

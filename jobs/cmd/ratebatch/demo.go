@@ -145,7 +145,7 @@ func (d *demo) load(ctx context.Context, s *store.Store) error {
 		}
 		next := store.Version{Digest: digest, Body: string(plans.Demo), Currency: currency, Author: author(), Note: "demo", ValidFrom: time.Unix(0, 0).UTC(), ValidTo: store.OpenEnd}
 		if !unchanged(versions, next) {
-			if next, err = s.AddVersion(ctx, v.kind, next); err != nil {
+			if _, err := s.AddVersion(ctx, v.kind, next); err != nil {
 				return "", err
 			}
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -23,11 +24,11 @@ import (
 func (p *program) allPricers(ctx context.Context, use func(...casefile.Pricer) error) (err error) {
 	o := p.engine
 	if o.URL == "" {
-		dir, err := os.MkdirTemp("", "ratebatch-plan-test-")
-		if err != nil {
+		var dir string
+		if dir, err = os.MkdirTemp("", "ratebatch-plan-test-"); err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		o.DataDir = dir
 	}
 	o.Database = ""

@@ -106,7 +106,7 @@ func (p *program) prepare(*cobra.Command) error {
 	}
 	switch p.logFormat {
 	case "text":
-		p.log = slog.New(tint.NewHandler(p.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !isTerminal(p.stderr)}))
+		p.log = slog.New(tint.NewTextHandler(p.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !isTerminal(p.stderr)}))
 	case "json":
 		p.log = slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: level}))
 	default:

@@ -28,12 +28,12 @@ import (
 // the same run, Limit is what Ratio (or, without one, Value) must stay below.
 type Figure struct {
 	Name   string  `json:"name"`
-	Value  float64 `json:"value"` //nolint:forbidigo // a measurement
+	Value  float64 `json:"value"`
 	Unit   string  `json:"unit"`
-	Ratio  float64 `json:"ratio,omitempty"` //nolint:forbidigo // a measurement
-	Limit  float64 `json:"limit,omitempty"` //nolint:forbidigo // a measurement
+	Ratio  float64 `json:"ratio,omitempty"`
+	Limit  float64 `json:"limit,omitempty"`
 	Runs   int     `json:"runs"`
-	Spread float64 `json:"spread"` // (greatest − least) ÷ median over the runs //nolint:forbidigo // a measurement
+	Spread float64 `json:"spread"` // (greatest − least) ÷ median over the runs
 }
 
 // Options of Run; zero values mean a million rows and five runs.
@@ -117,7 +117,7 @@ func Run(ctx context.Context, o Options) (figures []Figure, err error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			started := time.Now() //nolint:forbidigo // a measurement
+			started := time.Now()
 			if err := step.do(); err != nil {
 				return nil, err
 			}
@@ -135,7 +135,7 @@ func Run(ctx context.Context, o Options) (figures []Figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	perSecond := func(d time.Duration) float64 { return float64(o.Rows) / d.Seconds() } //nolint:forbidigo // a measurement
+	perSecond := func(d time.Duration) float64 { return float64(o.Rows) / d.Seconds() }
 	return []Figure{
 		overhead("engine_insert_overhead", "rows/s", insert, insertDirect, perSecond),
 		overhead("engine_read_overhead", "rows/s", read, readDirect, perSecond),
@@ -147,8 +147,8 @@ func Run(ctx context.Context, o Options) (figures []Figure, err error) {
 }
 
 // overhead compares run by run, because a machine that is busy slows both.
-func overhead(name, unit string, through, direct []time.Duration, value func(time.Duration) float64) Figure { //nolint:forbidigo // a measurement
-	ratios := make([]float64, len(through)) //nolint:forbidigo // a measurement
+func overhead(name, unit string, through, direct []time.Duration, value func(time.Duration) float64) Figure {
+	ratios := make([]float64, len(through))
 	for i := range through {
 		ratios[i] = through[i].Seconds() / direct[i].Seconds()
 	}
@@ -289,7 +289,7 @@ func readFrom(conn *chdb.Conn, table string, rows int) error {
 func smallQueries(ctx context.Context, e *engine.Engine, n int) ([]time.Duration, error) {
 	took := make([]time.Duration, n)
 	for i := range took {
-		started := time.Now() //nolint:forbidigo // a measurement
+		started := time.Now()
 		var one uint8
 		if err := e.Conn().QueryRow(ctx, "SELECT 1").Scan(&one); err != nil {
 			return nil, err

@@ -49,7 +49,7 @@ func Main(m *testing.M) {
 			code = 1
 		}
 	}
-	os.Exit(code) //nolint:forbidigo // this is the main of a test binary
+	os.Exit(code)
 }
 
 func stop() error {
@@ -87,7 +87,7 @@ func dataDir(tb testing.TB) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	e, err := engine.Open(context.Background(), engine.Options{DataDir: dir}) //nolint:forbidigo // it outlives the test that asks first
+	e, err := engine.Open(context.Background(), engine.Options{DataDir: dir})
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		tb.Fatalf("%v\n(make test does it all)", err)
@@ -176,7 +176,7 @@ func databaseName(tb testing.TB) string {
 }
 
 func drop(tb testing.TB, o engine.Options) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) //nolint:forbidigo // at cleanup the test's context has ended
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	name := o.Database
 	o.Database = ""

@@ -95,10 +95,10 @@ func text(v any) string {
 			return "NULL"
 		}
 		return x.String()
-	case float64: //nolint:forbidigo // a column of that type, for printing
+	case float64:
 		return strconv.FormatFloat(x, 'g', -1, 64)
-	case float32: //nolint:forbidigo // as above
-		return strconv.FormatFloat(float64(x), 'g', -1, 32) //nolint:forbidigo // as above
+	case float32:
+		return strconv.FormatFloat(float64(x), 'g', -1, 32)
 	}
 	r := reflect.ValueOf(v)
 	switch r.Kind() { //nolint:exhaustive // the rest prints as it is
@@ -146,7 +146,7 @@ func jsonValue(v any) any {
 	switch x := v.(type) {
 	case nil, bool, string, int8, int16, int32, int64, int, uint8, uint16, uint32, uint64, uint:
 		return v
-	case float32, float64: //nolint:forbidigo // as above
+	case float32, float64:
 		if _, err := json.Marshal(v); err != nil { // NaN, infinity
 			return text(v)
 		}

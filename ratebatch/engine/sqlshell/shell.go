@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -87,18 +88,54 @@ func (s *Shell) run(ctx context.Context, p endpoint.Piece, w io.Writer) (rows in
 	if !slices.Contains(withRows, kind) {
 		return 0, s.Engine.Conn().Exec(ctx, p.Statement)
 	}
-	result, err := s.Engine.Conn().Query(ctx, p.Statement)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, result.Close()) }()
 	format := s.Format
 	if p.Vertical {
 		format = "vertical"
 	}
+	statement, asked, err := cutFormat(p.Statement)
+	if err != nil {
+		return 0, err
+	}
+	if asked != "" {
+		format = asked
+	}
+	result, err := s.Engine.Conn().Query(ctx, statement)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, result.Close()) }()
 	buffered := bufio.NewWriter(w)
 	rows, err = printRows(result, newPrinter(buffered, format, result))
 	return rows, errors.Join(err, buffered.Flush())
+}
+
+var formatClause = regexp.MustCompile(`(?is)\sFORMAT\s+([A-Za-z0-9]+)\s*;?\s*$`)
+
+// cutFormat takes a FORMAT clause off the end of a statement: rows come through
+// the client, which reads the Native format only, and are printed here.
+func cutFormat(statement string) (rest, format string, err error) {
+	at := formatClause.FindStringSubmatchIndex(statement)
+	if at == nil {
+		return statement, "", nil
+	}
+	name := statement[at[2]:at[3]]
+	switch strings.ToLower(name) {
+	case "tsv", "tabseparated", "tsvwithnames", "tabseparatedwithnames":
+		format = "tsv"
+	case "csv", "csvwithnames":
+		format = "csv"
+	case "json", "jsoncompact":
+		format = "json"
+	case "jsoneachrow", "jsonlines", "ndjson":
+		format = "jsonl"
+	case "vertical":
+		format = "vertical"
+	case "pretty", "prettycompact", "prettyspace":
+		format = "table"
+	default:
+		return "", "", &ratebatch.ConfigError{Err: fmt.Errorf("FORMAT %s is not printed here", name), Hint: "use table, vertical, json, jsonl, csv or tsv (--format), or curl against the endpoint"}
+	}
+	return statement[:at[0]], format, nil
 }
 
 const help = `Statements end with ; or with \G (one value per line) and may span lines.
