@@ -89,8 +89,8 @@ type File struct {
 	SHA256    string            `json:"sha256"`
 }
 
-// folder is where the deliveries of a dataset and month are.
-func folder(dataset, month string) string {
+// Folder is where the deliveries of a dataset and month are.
+func Folder(dataset, month string) string {
 	return "v1/dataset=" + dataset + "/month=" + month + "/"
 }
 

@@ -96,7 +96,7 @@ func Run(ctx context.Context, in Input) (Result, error) {
 		return Result{}, err
 	}
 	for try := 1; ; try++ {
-		e := &export{Input: in, folder: folder(in.Dataset, in.Month.Format("2006-01"))}
+		e := &export{Input: in, folder: Folder(in.Dataset, in.Month.Format("2006-01"))}
 		result, err := e.run(ctx)
 		var mismatch *mismatchError
 		if !errors.As(err, &mismatch) {
@@ -126,7 +126,7 @@ func Stream(ctx context.Context, in Input, w io.Writer) (Result, error) {
 	}
 	one := &streamBucket{w: w}
 	in.Bucket = one
-	e := &export{Input: in, folder: folder(in.Dataset, in.Month.Format("2006-01")), stream: true}
+	e := &export{Input: in, folder: Folder(in.Dataset, in.Month.Format("2006-01")), stream: true}
 	if err := e.plan(ctx); err != nil {
 		return Result{}, err
 	}

@@ -45,7 +45,7 @@ func Verify(ctx context.Context, b bucket.Bucket, key ed25519.PublicKey) ([]Veri
 		if !strings.HasSuffix(object.Name, "/"+ManifestName) {
 			continue
 		}
-		v, err := verifyOne(ctx, b, strings.TrimSuffix(object.Name, ManifestName), key)
+		v, err := VerifyDelivery(ctx, b, strings.TrimSuffix(object.Name, ManifestName), key)
 		if err != nil {
 			return out, err
 		}
@@ -54,7 +54,8 @@ func Verify(ctx context.Context, b bucket.Bucket, key ed25519.PublicKey) ([]Veri
 	return out, nil
 }
 
-func verifyOne(ctx context.Context, b bucket.Bucket, folder string, key ed25519.PublicKey) (Verified, error) {
+// VerifyDelivery checks the current delivery below one folder.
+func VerifyDelivery(ctx context.Context, b bucket.Bucket, folder string, key ed25519.PublicKey) (Verified, error) {
 	v := Verified{Manifest: folder + ManifestName, Totals: map[string]string{}}
 	m, text, err := ReadManifest(ctx, b, folder)
 	if err != nil {

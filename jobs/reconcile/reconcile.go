@@ -1,0 +1,356 @@
+// Package reconcile is the job that proves a month complete, step by step: each
+// distinct sample is in one row per tier, each usage row in lines or in a named
+// bucket, each line in its commit and in the current delivery. It reads only.
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/ratebatch/ratebatch/exporter"
+	"github.com/ratebatch/ratebatch/exporter/bucket"
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// Result is how a step came out.
+type Result string
+
+// A step holds, fails, or cannot be checked any more; why stands in its note.
+const (
+	Holds   Result = "holds"
+	Fails   Result = "FAILS"
+	Unknown Result = "not checked"
+)
+
+// Step compares two sides of the way of the data.
+type Step struct {
+	Step   string `json:"step"`
+	What   string `json:"what"`
+	Left   string `json:"left"`
+	Right  string `json:"right"`
+	Result Result `json:"result"`
+	Note   string `json:"note,omitempty"`
+}
+
+// Bucket is what is on the way but in no ordinary line, by name.
+type Bucket struct {
+	Bucket string `json:"bucket"`
+	Rows   uint64 `json:"rows"`
+	What   string `json:"what"`
+}
+
+// Report is the proof, or what is missing of it.
+type Report struct {
+	Month   string   `json:"month"`
+	Closed  bool     `json:"closed"`
+	Steps   []Step   `json:"steps"`
+	Buckets []Bucket `json:"buckets"`
+}
+
+// Failed lists the steps that do not hold.
+func (r Report) Failed() []Step {
+	return slices.DeleteFunc(slices.Clone(r.Steps), func(s Step) bool { return s.Result != Fails })
+}
+
+// Err is nil when every step that could be checked holds.
+func (r Report) Err() error {
+	failed := r.Failed()
+	if len(failed) == 0 {
+		return nil
+	}
+	s := failed[0]
+	return &ratebatch.HaltError{Err: fmt.Errorf("month %s: %s: %s: %s is not %s", r.Month, s.Step, s.What, s.Left, s.Right), Hint: s.Note}
+}
+
+// Job reconciles one month.
+type Job struct {
+	Store  *store.Store
+	Month  time.Time
+	Period time.Duration // of usage
+	Bucket bucket.Bucket // where the lines were delivered to; nil: only the table exports is looked at
+}
+
+// Run reads everything and compares.
+func (j *Job) Run(ctx context.Context) (Report, error) {
+	month := j.Month.UTC()
+	r := Report{Month: month.Format("2006-01"), Buckets: []Bucket{}}
+	w, err := j.Store.ExportWindowNow(ctx, month, month.AddDate(0, 1, 0))
+	if err != nil {
+		return r, err
+	}
+	closes, err := j.Store.ExportCloses(ctx, w.AsOf)
+	if err != nil {
+		return r, err
+	}
+	for _, c := range closes {
+		if c.Month.Equal(month) {
+			r.Closed, w.Closed, w.Month = true, c.Number, c.Month
+		}
+	}
+	if err := j.samples(ctx, &r, w); err != nil {
+		return r, err
+	}
+	usage, err := j.usage(ctx, &r, w)
+	if err != nil {
+		return r, err
+	}
+	lines, err := j.lines(ctx, &r, w, usage)
+	if err != nil {
+		return r, err
+	}
+	return r, j.files(ctx, &r, w, lines)
+}
+
+func compare[T comparable](r *Report, step, what string, left, right T, note string) {
+	s := Step{Step: step, What: what, Left: fmt.Sprint(left), Right: fmt.Sprint(right), Result: Holds}
+	if left != right {
+		s.Result, s.Note = Fails, note
+	}
+	r.Steps = append(r.Steps, s)
+}
+
+func (r *Report) unknown(step, what, why string) {
+	r.Steps = append(r.Steps, Step{Step: step, What: what, Result: Unknown, Note: why})
+}
+
+// bucket notes what has a name instead of a line.
+func (r *Report) bucket(name string, rows uint64, what string) {
+	if rows > 0 {
+		r.Buckets = append(r.Buckets, Bucket{name, rows, what})
+	}
+}
+
+// samples proves that each distinct sample is in one row of each tier. Where
+// the raw samples have expired, the counts kept at their arrival stand in.
+func (j *Job) samples(ctx context.Context, r *Report, w store.ExportWindow) error {
+	counts, err := j.Store.ReconcileSamples(ctx, w.From, w.To)
+	if err != nil {
+		return err
+	}
+	of := map[string]map[string]uint64{}
+	for _, c := range counts {
+		if of[c.Kind] == nil {
+			of[c.Kind] = map[string]uint64{}
+		}
+		of[c.Kind][c.Place] = c.Samples
+	}
+	const step, note = "samples → tiers", "see 'ratebatch rollup --help': the tier was not refreshed after late samples, or lost rows"
+	rawThere := false
+	for _, kind := range []string{"port", "instance", "disk"} {
+		c := of[kind]
+		truth, what := c["raw"], kind+" samples, raw and "
+		rawThere = rawThere || truth > 0
+		if truth == 0 && c["ingested"] > 0 {
+			truth, what = c["ingested"], kind+" samples, counted at arrival and "
+		}
+		for _, tier := range []string{"5min", "hourly"} {
+			switch {
+			case truth == 0 && c[tier] == 0 && c["hourly"] == 0:
+				continue // no such usage
+			case truth == 0:
+				r.unknown(step, kind+" samples and "+tier, "the raw samples have expired and their arrival was not counted")
+			case c[tier] == 0 && tier == "5min" && c["hourly"] > 0:
+				r.unknown(step, what+tier, "the 5-minute tier has expired")
+			default:
+				compare(r, step, what+tier, truth, c[tier], note)
+			}
+		}
+		r.bucket("late", c["late"], kind+" samples that arrived when their raw tier no longer kept them")
+	}
+	if !rawThere {
+		return nil
+	}
+	sums, err := j.Store.ReconcileBytes(ctx, w.From, w.To)
+	if err != nil {
+		return err
+	}
+	zero := [2]*big.Int{new(big.Int), new(big.Int)}
+	get := func(place string) [2]*big.Int {
+		if v, ok := sums[place]; ok {
+			return v
+		}
+		return zero
+	}
+	for i, name := range []string{"bytes received", "bytes sent"} {
+		raw := get("raw")[i].String()
+		if five := get("5min")[i]; five.Sign() > 0 || raw == "0" {
+			compare(r, step, name+", raw and 5min", raw, five.String(), note)
+		}
+		compare(r, step, name+", raw and hourly", raw, get("hourly")[i].String(), note)
+	}
+	return nil
+}
+
+// segment is a part of the window with one set of metrics.
+type segment struct {
+	from, to time.Time
+	set      *metric.Set
+}
+
+// segments cuts the window where the metrics in force change.
+func (j *Job) segments(ctx context.Context, w store.ExportWindow) ([]segment, error) {
+	versions, err := j.Store.Versions(ctx, store.MetricVersions)
+	if err != nil {
+		return nil, err
+	}
+	edges := []time.Time{w.From, w.To}
+	for _, v := range versions {
+		for _, at := range []time.Time{v.ValidFrom, v.ValidTo} {
+			if at.After(w.From) && at.Before(w.To) {
+				edges = append(edges, at.UTC())
+			}
+		}
+	}
+	slices.SortFunc(edges, time.Time.Compare)
+	edges = slices.CompactFunc(edges, time.Time.Equal)
+	var out []segment
+	for i := range len(edges) - 1 {
+		for _, v := range slices.Backward(versions) { // the one applied last counts
+			if v.ValidFrom.After(edges[i]) || !v.ValidTo.After(edges[i]) {
+				continue
+			}
+			set, err := metric.Parse(fmt.Sprintf("metric set %d", v.Version), []byte(v.Body))
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, segment{edges[i], edges[i+1], set})
+			break
+		}
+	}
+	return out, nil
+}
+
+// usage proves that what was rated is the usage that there is.
+func (j *Job) usage(ctx context.Context, r *Report, w store.ExportWindow) (*store.UsageTally, error) {
+	const step = "tiers → usage"
+	segments, err := j.segments(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if len(segments) == 0 {
+		r.unknown(step, "usage rows", "no set of metrics is in force in this month")
+		return nil, nil
+	}
+	var all store.UsageTally
+	for _, s := range segments {
+		text := ""
+		for _, m := range s.set.Metrics {
+			one, err := m.UsageSQL(metric.UsageOptions{Period: j.Period, Attributes: true})
+			if err != nil {
+				return nil, err
+			}
+			if text != "" {
+				text += "\nUNION ALL\n"
+			}
+			text += "SELECT region, scope, begin, toLowCardinality(" + store.QuoteString(m.Name) + ") AS metric, resource, attributes, qty FROM (\n" + one + ")"
+		}
+		part := w
+		part.From, part.To = s.from, s.to
+		if part.Month.IsZero() {
+			part.Month = w.From
+		}
+		t, err := j.Store.ReconcileUsage(ctx, part, text)
+		if err != nil {
+			return nil, err
+		}
+		all.Rows += t.Rows
+		all.InCommits += t.InCommits
+		all.WithoutCommit += t.WithoutCommit
+		all.Committed += t.Committed
+		all.Quantity = all.Quantity.Add(t.Quantity)
+		all.Changed += t.Changed
+		all.Lost += t.Lost
+		all.Periods += t.Periods
+	}
+	if all.Rows == 0 && all.Committed > 0 {
+		r.unknown(step, "usage rows", "the tiers have expired: what was rated can no longer be counted again")
+		return nil, nil
+	}
+	compare(r, step, "usage rows now, in commits and in the bucket no commit", all.Rows, all.InCommits+all.WithoutCommit, "")
+	compare(r, step, "usage rows now and at their commits", all.InCommits, all.Committed, "late usage: 'ratebatch status' lists it, 'ratebatch reprocess' rates it")
+	compare(r, step, "rated periods, and those of unchanged usage", all.Periods, all.Periods-all.Changed, "late usage: 'ratebatch status' lists it, 'ratebatch reprocess' rates it")
+	r.bucket("no commit", all.WithoutCommit, "usage rows before their scope's first period, not ready, or of a disabled scope")
+	r.bucket("usage lost", all.Lost, "rated periods with fewer usage rows now than at their commit")
+	if all.Changed > 0 {
+		return nil, nil // quantities are of other usage than the lines
+	}
+	return &all, nil
+}
+
+// lines proves that the usage that was committed is in lines, and the lines in
+// their commits.
+func (j *Job) lines(ctx context.Context, r *Report, w store.ExportWindow, usage *store.UsageTally) (store.LineTally, error) {
+	t, err := j.Store.ReconcileLines(ctx, w)
+	if err != nil {
+		return t, err
+	}
+	where := ""
+	if t.Differ > 0 {
+		where = fmt.Sprintf("%d periods differ, the first is %s of scope %s: rate it again with 'ratebatch reprocess'", t.Differ, t.FirstBegin.UTC().Format(time.RFC3339), t.FirstScope)
+	}
+	compare(r, "usage → lines", "usage rows of the commits and with lines", t.UsageRows, t.UsageRowsLines, where)
+	if usage != nil {
+		compare(r, "usage → lines", "quantities of usage and of lines", usage.Quantity.String(), t.Quantity.String(), "a line was split wrongly: report this")
+	}
+	compare(r, "lines → commits", "lines of the commits and read", t.Lines, t.LinesRead, where)
+	compare(r, "lines → commits", "money of the commits and read", t.Total.String(), t.TotalRead.String(), where)
+	compare(r, "lines → commits", "periods, and those whose count, keys and total agree", t.Periods, t.Periods-t.Differ, where)
+	r.bucket("unpriced", t.Unpriced, "lines that no rule priced")
+	r.bucket("rejected", t.Rejected, "lines that could not be priced exactly")
+	r.bucket("skipped", t.Skipped, "lines that a rule or a disabled module left out")
+	return t, nil
+}
+
+// files proves that the current delivery holds what counts.
+func (j *Job) files(ctx context.Context, r *Report, w store.ExportWindow, lines store.LineTally) error {
+	const step = "lines → files"
+	set, err := j.Store.ExportCommitSet(ctx, w)
+	if err != nil {
+		return err
+	}
+	again := "export the month again: 'ratebatch export --month " + r.Month + "'"
+	if j.Bucket == nil {
+		places, err := j.Store.ReconcileExports(ctx, w.From)
+		if err != nil {
+			return err
+		}
+		if len(places) == 0 {
+			r.unknown(step, "deliveries", "the lines of this month were not exported yet")
+		}
+		for _, p := range places {
+			compare(r, step, "commits that count and at "+p.Location, fmt.Sprint(set.Commits, " ", set.Digest), fmt.Sprint(p.Commits, " ", p.Digest), again)
+		}
+		return nil
+	}
+	m, _, err := exporter.ReadManifest(ctx, j.Bucket, exporter.Folder("lines", r.Month))
+	if errors.Is(err, bucket.ErrNotExist) {
+		r.unknown(step, "deliveries", "the lines of this month were not exported there yet")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	compare(r, step, "commits that count and of the manifest", fmt.Sprint(set.Commits, " ", set.Digest), fmt.Sprint(m.State.Commits, " ", m.State.CommitDigest), again)
+	corrections := uint64(0)
+	for _, c := range m.Corrections {
+		corrections += c.Rows
+	}
+	compare(r, step, "lines that count and of the manifest, without corrections", lines.LinesRead, m.Rows-corrections, again)
+	r.bucket("corrections", corrections, "lines of the delivery that correct earlier months")
+	verified, err := exporter.VerifyDelivery(ctx, j.Bucket, exporter.Folder("lines", r.Month), nil)
+	if err != nil {
+		return err
+	}
+	problem := ""
+	if len(verified.Problems) > 0 {
+		problem = verified.Problems[0]
+	}
+	compare(r, step, "files of the manifest, and those with its checksums, rows and sums", len(m.Files), len(m.Files)-len(verified.Problems), problem)
+	return nil
+}
