@@ -199,29 +199,19 @@ func (j *Job) segments(ctx context.Context, w store.ExportWindow) ([]segment, er
 	if err != nil {
 		return nil, err
 	}
-	edges := []time.Time{w.From, w.To}
-	for _, v := range versions {
-		for _, at := range []time.Time{v.ValidFrom, v.ValidTo} {
-			if at.After(w.From) && at.Before(w.To) {
-				edges = append(edges, at.UTC())
-			}
-		}
+	if len(versions) == 0 { // rating uses the built-in metrics then
+		versions = []store.Version{{Body: string(metric.Default()), ValidTo: store.OpenEnd}}
 	}
-	slices.SortFunc(edges, time.Time.Compare)
-	edges = slices.CompactFunc(edges, time.Time.Equal)
 	var out []segment
-	for i := range len(edges) - 1 {
-		for _, v := range slices.Backward(versions) { // the one applied last counts
-			if v.ValidFrom.After(edges[i]) || !v.ValidTo.After(edges[i]) {
-				continue
-			}
-			set, err := metric.Parse(fmt.Sprintf("metric set %d", v.Version), []byte(v.Body))
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, segment{edges[i], edges[i+1], set})
-			break
+	for _, span := range store.InForce(versions, w.From, w.To) {
+		if span.Version == nil {
+			continue
 		}
+		set, err := metric.Parse(fmt.Sprintf("metric set %d", span.Version.Version), []byte(span.Version.Body))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, segment{span.Begin, span.End, set})
 	}
 	return out, nil
 }

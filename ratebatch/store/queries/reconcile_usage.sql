@@ -6,11 +6,11 @@
 --          there are fewer rows than were committed. Usage without a commit lies before a scope's first period, is not
 --          ready yet, or is of a disabled scope.
 SELECT sum(u.usage_rows) AS usage_rows, sumIf(u.usage_rows, c.rated) AS in_commits, sumIf(u.usage_rows, NOT c.rated) AS without_commit,
-       sumIf(c.usage_rows, c.rated) AS committed, sumIf(u.qty, c.rated) AS quantity,
+       sumIf(c.usage_rows, c.rated) AS committed, sumIf(u.used, c.rated) AS quantity,
        countIf(c.rated AND u.fingerprint != c.usage_fingerprint) AS changed, countIf(c.rated AND u.usage_rows < c.usage_rows) AS lost,
        countIf(c.rated) AS periods
 FROM (
-    SELECT scope, begin, count() AS usage_rows, sum(cityHash64(region, metric, resource, attributes, qty)) AS fingerprint, sum(toDecimal256(qty, 18)) AS qty
+    SELECT scope, begin, count() AS usage_rows, sum(cityHash64(region, metric, resource, attributes, qty)) AS fingerprint, sum(toDecimal256(qty, 18)) AS used
     FROM (/* USAGE */)
     GROUP BY scope, begin) AS u
 FULL JOIN (
