@@ -67,6 +67,27 @@ func Acquire(ctx context.Context, s *store.Store, log *slog.Logger, name string,
 	return l, nil
 }
 
+// AcquireWait claims the lease as Acquire does, and while another run holds it
+// tries again every second until ctx ends.
+func AcquireWait(ctx context.Context, s *store.Store, log *slog.Logger, name string, run uuid.UUID) (*Lease, error) {
+	told := false
+	for {
+		l, err := Acquire(ctx, s, log, name, run)
+		if !errors.Is(err, ratebatch.ErrLeaseHeld) {
+			return l, err
+		}
+		if !told {
+			log.InfoContext(ctx, "waiting for the lease", KeyJob, name, "held", err)
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
 // keep beats until it is stopped. A beat that does not go through is logged:
 // the worst that follows is another run doing the same work in vain.
 func (l *Lease) keep(ctx context.Context) {

@@ -63,11 +63,14 @@ func (r *Run) write(ctx context.Context, state string, counts map[string]string,
 		text = cause.Error()
 		var halt *ratebatch.HaltError
 		var again *ratebatch.TryAgainError
+		var config *ratebatch.ConfigError
 		switch {
 		case errors.As(cause, &halt):
 			hint = halt.Hint
 		case errors.As(cause, &again):
 			hint = again.Hint
+		case errors.As(cause, &config):
+			hint = config.Hint
 		}
 	}
 	return r.store.Exec(ctx, "insert_job_run", store.Params{

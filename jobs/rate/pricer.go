@@ -119,7 +119,7 @@ func (p *pricer) boundaries() []time.Time {
 }
 
 // dueOnly keeps usage to the periods that the attempt rates.
-const dueOnly = "(scope, begin) IN (SELECT scope, begin FROM pass_periods WHERE run_id = {run_id:UUID})"
+const dueOnly = "(scope, begin) IN (SELECT scope, begin FROM pass_periods WHERE run_id = {run_id:UUID} AND NOT lost)"
 
 func (p *pricer) usage(mp *metricPricer, attributes bool) (string, error) {
 	o := metric.UsageOptions{Period: p.attempt.ids.Period, Fields: mp.fields, Attributes: attributes, Dedup: p.attempt.dedup}
@@ -333,7 +333,8 @@ func (p *pricer) windowAt(t time.Time) window {
 
 // commitTerms say by which plan each part of the pass was rated.
 func (p *pricer) commitTerms(metricsDigest string) store.CommitTerms {
-	t := store.CommitTerms{Boundaries: []time.Time{}, MetricsDigest: metricsDigest, Author: p.attempt.pass.job.Options.Author}
+	t := store.CommitTerms{Boundaries: []time.Time{}, MetricsDigest: metricsDigest, Author: p.attempt.pass.job.Options.Author,
+		Reason: p.attempt.pass.plan.reason, Asked: p.attempt.pass.plan.asked}
 	for i, w := range p.windows {
 		if i > 0 {
 			if w.version == p.windows[i-1].version {

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,6 +26,8 @@ type Options struct {
 	Period      time.Duration // length of a period
 	WaitPeriods int           // a period is ready when begin + WaitPeriods × Period < Now
 	First       FirstPeriod
+	Shard       Shard
+	Late        LatePolicy
 	MaxPassRows uint64 // estimated usage rows of one pass; 0: the default
 	Author      string
 }
@@ -59,6 +65,8 @@ type Job struct {
 	Options Options
 	// Progress, if set, is told after each pass how many due periods are done.
 	Progress func(done, total uint64)
+	// Passed, if set, is told after each pass up to where the plan is done.
+	Passed func(ctx context.Context, until time.Time) error
 }
 
 // Plan is what a run would do.
@@ -71,11 +79,17 @@ type Plan struct {
 	Rows    uint64         `json:"estimated_usage_rows"`
 	Days    []store.DueDay `json:"days"`
 	Waiting []Waiting      `json:"waiting"`
+	Expired uint64         `json:"expired_periods,omitempty"` // due, but older than their tier keeps
 
-	windows []store.DueWindow
-	closed  []time.Time
-	chunks  []chunk
-	terms   terms
+	windows   []store.DueWindow
+	closed    []time.Time // months whose periods are left alone
+	asked     bool        // for by a person
+	reason    string
+	chunks    []chunk
+	terms     terms
+	expired   error
+	complete  []store.MonthState // months in which nothing is due
+	overtakes bool               // rates what others rated first by other usage
 }
 
 // terms are the versions that the periods of a run are rated by.
@@ -98,61 +112,257 @@ type Result struct {
 	Passes   int                        `json:"passes"`
 	Attempts []uuid.UUID                `json:"attempts"`
 	Waiting  []Waiting                  `json:"waiting"`
+	Lost     uint64                     `json:"lost,omitempty"`   // periods with fewer usage rows than were committed
+	Failed   []store.ScopeFailure       `json:"failed,omitempty"` // scopes that were left out, each with its cause
+	Late     *LateResult                `json:"late,omitempty"`   // what was found behind its commit
 	Seconds  float64                    `json:"seconds"`
+	Ended    bool                       `json:"-"` // every pass came to its end
 }
 
-// Plan reads the state and says which periods are due. It writes nothing.
-func (j *Job) Plan(ctx context.Context) (*Plan, error) {
+// state is what the decision on due periods rests on.
+type state struct {
+	terms   terms
+	closed  []store.ClosedMonth
+	usages  []store.ScopeUsage
+	commits []store.CommitScope
+	scopes  map[string]store.ScopeState
+	marks   map[string]store.Watermark
+}
+
+func (j *Job) readState(ctx context.Context) (*state, error) {
 	if err := j.Options.Validate(); err != nil {
 		return nil, err
 	}
 	if err := j.Store.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
-	var p Plan
+	var x state
 	var err error
-	if p.terms, err = j.readTerms(ctx); err != nil {
+	if x.terms, err = j.readTerms(ctx); err != nil {
 		return nil, err
 	}
-	if p.closed, err = j.Store.ClosedMonths(ctx); err != nil {
+	if err := j.checkMetrics(ctx, x.terms); err != nil {
 		return nil, err
 	}
-	usages, err := j.Store.ScopeUsages(ctx, openSince(p.closed))
+	if x.closed, err = j.Store.ClosedMonths(ctx); err != nil {
+		return nil, err
+	}
+	since := openSince(months(x.closed))
+	if x.usages, err = j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), since); err != nil {
+		return nil, err
+	}
+	if x.commits, err = j.Store.CommitScopes(ctx, since); err != nil {
+		return nil, err
+	}
+	if x.scopes, err = j.Store.ScopeStates(ctx); err != nil {
+		return nil, err
+	}
+	if x.marks, err = j.Store.Watermarks(ctx); err != nil {
+		return nil, err
+	}
+	return &x, j.checkPeriodLength(ctx, since)
+}
+
+// Plan reads the state and says which periods are due. It writes nothing.
+func (j *Job) Plan(ctx context.Context) (*Plan, error) {
+	x, err := j.readState(ctx)
 	if err != nil {
 		return nil, err
 	}
-	states, err := j.Store.ScopeStates(ctx)
-	if err != nil {
-		return nil, err
-	}
-	marks, err := j.Store.Watermarks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := j.checkMetrics(ctx, p.terms); err != nil {
-		return nil, err
-	}
-	p.windows, p.Waiting = windows(usages, states, marks, j.Options)
+	p := Plan{terms: x.terms, closed: months(x.closed)}
+	p.windows, p.Waiting = windows(x.usages, x.commits, x.scopes, x.marks, j.Options)
 	p.windows, p.Waiting = withPlan(p.windows, p.Waiting, p.terms.plans)
-	p.Days, err = j.Store.DueDays(ctx, p.windows, j.Options.Period, p.closed)
+	p.windows = j.Options.Shard.windows(p.windows)
+	// Months in which nothing was due and nothing has changed need no look.
+	states, err := j.Store.MonthStates(ctx)
 	if err != nil {
 		return nil, err
+	}
+	hints, err := j.Store.CompleteMonths(ctx)
+	if err != nil {
+		return nil, err
+	}
+	current := hashWindows(p.windows, states)
+	skip := append([]time.Time{}, p.closed...)
+	for month, now := range current {
+		if hint, ok := hints[month]; ok && hint == now {
+			skip = append(skip, month)
+		}
+	}
+	if err := j.due(ctx, &p, skip); err != nil {
+		return nil, err
+	}
+	for month, now := range current {
+		due := slices.ContainsFunc(p.Days, func(d store.DueDay) bool { return monthOf(d.Day).Equal(month) })
+		if !due && !slices.ContainsFunc(skip, month.Equal) && p.Expired == 0 {
+			p.complete = append(p.complete, now)
+		}
+	}
+	return &p, nil
+}
+
+// Again asks for periods that are rated already.
+type Again struct {
+	Scopes   []string // nil: all that are active
+	From, To time.Time
+	Since    time.Time // periods whose current commit was made before it
+	Reason   string
+}
+
+// Held says which part of what was asked for cannot be rated now.
+type Held struct {
+	Disabled []string  `json:"disabled,omitempty"` // scopes
+	Vanished []string  `json:"vanished,omitempty"` // scopes of which nothing is known any more
+	Until    time.Time `json:"until,omitzero"`     // later periods are not ready
+	Text     string    `json:"text,omitempty"`
+}
+
+// PlanAgain says which of the periods asked for are to be rated: those whose
+// current commit is older than asked, and those that have none.
+func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
+	var held Held
+	x, err := j.readState(ctx)
+	if err != nil {
+		return nil, held, err
+	}
+	p := Plan{terms: x.terms, asked: true, reason: again.Reason, closed: []time.Time{}}
+	// All months count here, closed ones as well: there a new revision is a
+	// correction.
+	everything := time.Unix(0, 0).UTC()
+	if x.usages, err = j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), everything); err != nil {
+		return nil, held, err
+	}
+	if x.commits, err = j.Store.CommitScopes(ctx, everything); err != nil {
+		return nil, held, err
+	}
+	ready, waiting := windows(x.usages, x.commits, x.scopes, x.marks, j.Options)
+	p.Waiting = waiting
+	byScope := map[string]store.DueWindow{}
+	for _, w := range ready {
+		byScope[w.Scope] = w
+	}
+	known := map[string]bool{}
+	for _, u := range x.usages {
+		known[u.Scope] = true
+	}
+	for _, c := range x.commits {
+		known[c.Scope] = true
+		w, ok := byScope[c.Scope]
+		if !ok && isActive(x.scopes, c.Scope) {
+			w = store.DueWindow{Scope: c.Scope, First: c.First, Until: c.Last.Add(j.Options.Period)}
+		}
+		if last := c.Last.Add(j.Options.Period); last.After(w.Until) {
+			w.Until = last // what was rated once may be rated again
+		}
+		if isActive(x.scopes, c.Scope) {
+			byScope[c.Scope] = w
+		}
+	}
+	names := again.Scopes
+	if names == nil {
+		names = slices.Sorted(maps.Keys(byScope))
+	}
+	held.Until = again.To
+	for _, name := range names {
+		_, listed := x.scopes[name]
+		w, ok := byScope[name]
+		switch {
+		case !isActive(x.scopes, name):
+			held.Disabled = append(held.Disabled, name)
+			continue
+		case !ok && !known[name] && !listed:
+			held.Vanished = append(held.Vanished, name)
+			continue
+		case !ok:
+			continue
+		}
+		if w.Until.Before(held.Until) {
+			held.Until = w.Until
+		}
+		w.First, w.Until, w.Again = later(w.First, again.From), earlier(w.Until, again.To), again.Since
+		if w.First.Before(w.Until) {
+			p.windows = append(p.windows, w)
+		}
+	}
+	if again.Scopes == nil {
+		held.Until = time.Time{} // each scope as far as it is ready
+	} else if !held.Until.Before(again.To) {
+		held.Until = time.Time{}
+	}
+	held.Text = held.text(waiting)
+	p.windows, p.Waiting = withPlan(p.windows, p.Waiting, p.terms.plans)
+	if err := j.due(ctx, &p, nil); err != nil {
+		return nil, held, err
+	}
+	return &p, held, p.expired
+}
+
+func (h Held) text(waiting []Waiting) string {
+	var parts []string
+	if len(h.Disabled) > 0 {
+		parts = append(parts, fmt.Sprintf("%s disabled", list("scope", h.Disabled)))
+	}
+	if !h.Until.IsZero() {
+		text := fmt.Sprintf("periods from %s are not ready", h.Until.Format(time.RFC3339))
+		for _, w := range waiting {
+			text += ": " + w.Reason
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// list names a few things.
+func list(noun string, names []string) string {
+	switch n := len(names); {
+	case n == 1:
+		return noun + " " + names[0] + " is"
+	case n <= 5:
+		return noun + "s " + strings.Join(names, ", ") + " are"
+	default:
+		return fmt.Sprintf("%d %ss (%s, …) are", n, noun, strings.Join(names[:5], ", "))
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// due counts the due periods of the plan's windows and cuts them into passes.
+func (j *Job) due(ctx context.Context, p *Plan, skip []time.Time) error {
+	if err := j.cutExpired(ctx, p, skip); err != nil {
+		return err
+	}
+	var err error
+	if p.Days, err = j.Store.DueDays(ctx, p.windows, j.Options.Period, skip); err != nil {
+		return err
 	}
 	for _, d := range p.Days {
 		p.Periods += d.Periods
 	}
 	if p.Periods == 0 {
-		return &p, nil
+		return nil
 	}
-	if err := j.checkRetention(ctx, p.Days); err != nil {
-		return nil, err
+	scopes := map[string]bool{}
+	for _, w := range p.windows {
+		scopes[w.Scope] = true
 	}
-	p.Scopes = len(p.windows)
+	p.Scopes = len(scopes)
 	from, to := p.Days[0].Day, p.Days[len(p.Days)-1].Day.AddDate(0, 0, 1)
 	p.From, p.To = &from, &to
 	rows, err := j.Store.TierRows(ctx, from, to)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, n := range rows {
 		p.Rows += n
@@ -163,7 +373,125 @@ func (j *Job) Plan(ctx context.Context) (*Plan, error) {
 	}
 	p.chunks = chunks(p.Days, rows, p.terms.edges(from, to), maxRows, maxPassPeriods)
 	p.Passes = len(p.chunks)
-	return &p, nil
+	return nil
+}
+
+// cutExpired takes out of the windows what its tier no longer holds for sure:
+// an empty answer is not zero usage. What is due there is an error at the end,
+// after everything else was rated.
+func (j *Job) cutExpired(ctx context.Context, p *Plan, skip []time.Time) error {
+	oldest, keep, err := j.Store.OldestRatable(ctx, j.Options.Now, j.Options.Period)
+	if err != nil || oldest.IsZero() {
+		return err
+	}
+	var gone, kept []store.DueWindow
+	for _, w := range p.windows {
+		if w.First.Before(oldest) {
+			before := w
+			before.Until = earlier(w.Until, oldest)
+			gone = append(gone, before)
+			w.First = oldest
+		}
+		if w.First.Before(w.Until) {
+			kept = append(kept, w)
+		}
+	}
+	p.windows = kept
+	days, err := j.Store.DueDays(ctx, gone, j.Options.Period, skip)
+	if err != nil {
+		return err
+	}
+	for _, d := range days {
+		p.Expired += d.Periods
+	}
+	if p.Expired > 0 {
+		p.expired = &ratebatch.HaltError{
+			Period: ratebatch.Period{Begin: days[0].Day, End: earlier(days[len(days)-1].Day.AddDate(0, 0, 1), oldest)},
+			Err:    fmt.Errorf("%d periods are due, but their tier keeps usage for %s only: an empty answer would not mean zero usage", p.Expired, keep),
+			Hint:   "if the usage is still there, keep it with 'ratebatch migrate --retention hourly=…', else close the month or start later with --first-period DATE",
+		}
+	}
+	return nil
+}
+
+// checkPeriodLength refuses to rate time in periods of one length that is
+// rated in periods of another: it would be billed twice.
+func (j *Job) checkPeriodLength(ctx context.Context, since time.Time) error {
+	scope, p, err := j.Store.OtherPeriod(ctx, j.Options.Period, since)
+	if err != nil || scope == "" {
+		return err
+	}
+	return &ratebatch.HaltError{Scope: scope, Period: p,
+		Err:  fmt.Errorf("rated as a period of %s, not %s: both would bill the same time twice", p.Length(), j.Options.Period),
+		Hint: fmt.Sprintf("use --period %s, or close the month and change the length from the next one on", p.Length())}
+}
+
+// MonthWindows gives the windows in a month of the scopes that have to be rated
+// in it, ready or not, and those of the disabled ones.
+func (j *Job) MonthWindows(ctx context.Context, month time.Time) (active, disabled []store.DueWindow, err error) {
+	x, err := j.readState(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := j.Options
+	end := month.AddDate(0, 1, 0)
+	o.WaitPeriods = 0
+	o.Now = later(j.Options.Now, end).AddDate(0, 1, 0)
+	complete := map[string]store.Watermark{}
+	for region := range x.marks {
+		complete[region] = store.Watermark{Region: region, CompleteUntil: o.Now}
+	}
+	for _, u := range x.usages {
+		complete[u.Region] = store.Watermark{Region: u.Region, CompleteUntil: o.Now}
+	}
+	all, _ := windows(x.usages, x.commits, nil, complete, o)
+	for _, w := range all {
+		w.First, w.Until = later(w.First, month), earlier(w.Until, end)
+		switch {
+		case !w.First.Before(w.Until):
+		case isActive(x.scopes, w.Scope):
+			active = append(active, w)
+		default:
+			disabled = append(disabled, w)
+		}
+	}
+	return active, disabled, nil
+}
+
+func isActive(scopes map[string]store.ScopeState, name string) bool {
+	state, ok := scopes[name]
+	return !ok || state.Active
+}
+
+func months(closed []store.ClosedMonth) []time.Time {
+	out := make([]time.Time, len(closed))
+	for i, c := range closed {
+		out[i] = c.Month
+	}
+	return out
+}
+
+func monthOf(t time.Time) time.Time {
+	return time.Date(t.UTC().Year(), t.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
+}
+
+// hashWindows says for each month that has commits what its completeness rests
+// on: the windows in it and the state.
+func hashWindows(windows []store.DueWindow, states map[time.Time]store.MonthState) map[time.Time]store.MonthState {
+	out := make(map[time.Time]store.MonthState, len(states))
+	for month, m := range states {
+		end := month.AddDate(0, 1, 0)
+		hash := fnv.New64a()
+		for _, w := range windows {
+			first, until := later(w.First, month), earlier(w.Until, end)
+			if first.Before(until) {
+				fmt.Fprintf(hash, "%q %d %d\n", w.Scope, first.Unix(), until.Unix())
+			}
+		}
+		m.Windows = hash.Sum64()
+		out[month] = m
+	}
+	return out
 }
 
 // openSince is the start of the earliest month that may be open: the one after
@@ -198,7 +526,7 @@ func withPlan(windows []store.DueWindow, waiting []Waiting, plans []store.Versio
 				out[n-1].Until = span.End
 				continue
 			}
-			out = append(out, store.DueWindow{Scope: w.Scope, First: span.Begin, Until: span.End})
+			out = append(out, store.DueWindow{Scope: w.Scope, First: span.Begin, Until: span.End, Again: w.Again})
 		}
 		if lacks {
 			lacking++
@@ -208,28 +536,6 @@ func withPlan(windows []store.DueWindow, waiting []Waiting, plans []store.Versio
 		waiting = append(waiting, Waiting{Scopes: lacking, Reason: "no rate plan is in force for some periods; apply one with 'ratebatch plan apply --from …'"})
 	}
 	return out, waiting
-}
-
-// checkRetention stops before a period that its tier no longer holds for sure:
-// an empty answer is not zero usage.
-func (j *Job) checkRetention(ctx context.Context, days []store.DueDay) error {
-	tier := "hourly"
-	if j.Options.Period < time.Hour {
-		tier = "5min"
-	}
-	keep, err := j.Store.TierRetention(ctx, "instance_metrics_"+tier)
-	if err != nil || keep == 0 {
-		return err
-	}
-	oldest := j.Options.Now.Add(-keep)
-	if days[0].Day.Before(oldest) {
-		return &ratebatch.HaltError{
-			Period: ratebatch.PeriodAt(days[0].Day, j.Options.Period),
-			Err:    fmt.Errorf("due, but the %s tier keeps usage for %s only: an empty answer would not mean zero usage", tier, keep),
-			Hint:   "if the usage is still there, keep it with 'ratebatch migrate --retention hourly=…', else start later with --first-period DATE",
-		}
-	}
-	return nil
 }
 
 func (j *Job) readTerms(ctx context.Context) (terms, error) {
@@ -289,40 +595,101 @@ func (t terms) edges(from, to time.Time) []time.Time {
 }
 
 // Run rates what the plan names, pass by pass, under the run's id. It returns
-// ratebatch.ErrRejected beside the result when some lines were rejected.
+// ratebatch.ErrRejected beside the result when some lines were rejected, and a
+// scope's failure after everything else was rated.
 func (j *Job) Run(ctx context.Context, plan *Plan, run *jobs.Run) (Result, error) {
 	started := time.Now()
 	result := Result{RunID: run.ID, Price: map[string]decimal.Decimal{}, Waiting: plan.Waiting, Attempts: []uuid.UUID{}}
 	scopes := map[string]bool{}
-	var done uint64
-	for _, c := range plan.chunks {
-		p := &pass{job: j, plan: plan, chunk: c}
-		committed, attempts, err := p.run(ctx)
-		result.Attempts = append(result.Attempts, attempts...)
-		if err != nil {
+	err := j.passes(ctx, plan, &result, scopes)
+	result.Scopes = len(scopes)
+	result.Seconds = time.Since(started).Round(time.Millisecond).Seconds()
+	if err != nil {
+		return result, err
+	}
+	result.Ended = true
+	for _, m := range plan.complete {
+		if err := j.Store.NoteCompleteMonth(ctx, m); err != nil {
 			return result, err
 		}
-		result.Passes++
-		for _, x := range committed {
-			result.Periods += x.Periods
-			result.Lines += x.Lines
-			result.Unpriced += x.Unpriced
-			result.Rejected += x.Rejected
-			result.Skipped += x.Skipped
-			result.Price[x.Currency] = result.Price[x.Currency].Add(x.Total)
-			for _, s := range x.Scopes {
-				scopes[s] = true
+	}
+	errs := []error{plan.expired}
+	if len(result.Failed) > 0 {
+		f := result.Failed[0]
+		errs = append(errs, &ratebatch.TryAgainError{Err: fmt.Errorf("%d scopes were left out, all others are rated; first scope %s: %s", len(result.Failed), f.Scope, f.Error), Hint: "the next run tries them again"})
+	}
+	if result.Lost > 0 {
+		j.Log.ErrorContext(ctx, "usage lost", jobs.KeyRunID, run.ID, "periods", result.Lost, "hint", "see 'ratebatch status --late'")
+	}
+	if result.Rejected > 0 {
+		errs = append(errs, fmt.Errorf("%d: %w; list them with: select * from rated where bucket = 'rejected'", result.Rejected, ratebatch.ErrRejected))
+	}
+	return result, errors.Join(errs...)
+}
+
+// passes rates the plan's chunks. A chunk that needs more memory than the
+// server gives is cut in halves; periods that another run rated by other usage
+// meanwhile are rated again at the end.
+func (j *Job) passes(ctx context.Context, plan *Plan, result *Result, scopes map[string]bool) error {
+	queue := slices.Clone(plan.chunks)
+	var overtaken []store.Overtaken
+	var done uint64
+	for len(queue) > 0 {
+		c := queue[0]
+		queue = queue[1:]
+		p := &pass{job: j, plan: plan, chunk: c}
+		err := p.run(ctx)
+		result.Attempts = append(result.Attempts, p.attempts...)
+		if store.IsMemoryLimit(err) {
+			if a, b, ok := c.halves(); ok {
+				j.Log.WarnContext(ctx, "pass cut in halves for memory", "from", c.from, "to", c.to)
+				queue = slices.Insert(queue, 0, a, b)
+				continue
 			}
 		}
+		if err != nil {
+			return err
+		}
+		result.add(p, scopes)
+		overtaken = append(overtaken, p.overtaken...)
 		done += c.periods
 		if j.Progress != nil {
 			j.Progress(done, plan.Periods)
 		}
+		if j.Passed != nil {
+			if err := j.Passed(ctx, c.to); err != nil {
+				return err
+			}
+		}
 	}
-	result.Scopes = len(scopes)
-	result.Seconds = time.Since(started).Round(time.Millisecond).Seconds()
-	if result.Rejected > 0 {
-		return result, fmt.Errorf("%d: %w; list them with: select * from rated where bucket = 'rejected'", result.Rejected, ratebatch.ErrRejected)
+	if len(overtaken) == 0 || plan.overtakes {
+		return nil // what is overtaken twice is found as late usage
 	}
-	return result, nil
+	next := *plan
+	next.overtakes = true
+	next.windows = nil
+	for _, o := range overtaken {
+		next.windows = append(next.windows, store.DueWindow{Scope: o.Scope, First: o.Begin, Until: o.End, Again: o.Committed.Add(time.Microsecond)})
+	}
+	if err := j.due(ctx, &next, next.closed); err != nil {
+		return err
+	}
+	return j.passes(ctx, &next, result, scopes)
+}
+
+func (r *Result) add(p *pass, scopes map[string]bool) {
+	r.Passes++
+	r.Lost += p.lost
+	r.Failed = append(r.Failed, p.failed...)
+	for _, x := range p.committed {
+		r.Periods += x.Periods
+		r.Lines += x.Lines
+		r.Unpriced += x.Unpriced
+		r.Rejected += x.Rejected
+		r.Skipped += x.Skipped
+		r.Price[x.Currency] = r.Price[x.Currency].Add(x.Total)
+		for _, s := range x.Scopes {
+			scopes[s] = true
+		}
+	}
 }

@@ -160,7 +160,7 @@ unattributed 02 memory m1.tiny 1 0.003
 unattributed 02 vcpu m1.tiny 1 0 unpriced`
 
 func TestRateSmallCloud(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	cloud(t, s)
 	applyPlan(t, s, smallPlan, time.Unix(0, 0))
 	result, err := run(t.Context(), s, options("2026-11-01T06:00:01Z"))
@@ -188,7 +188,7 @@ func TestRateSmallCloud(t *testing.T) {
 }
 
 func TestRateByThePlanValidAtThePeriodsBegin(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	cloud(t, s)
 	applyPlan(t, s, smallPlan, time.Unix(0, 0))
 	applyPlan(t, s, strings.ReplaceAll(smallPlan, `"0.05"`, `"0.06"`), at("2026-11-01T01:00:00Z"))
@@ -209,7 +209,7 @@ func TestRateByThePlanValidAtThePeriodsBegin(t *testing.T) {
 
 // A hole is due wherever it lies, at the next revision where one was reset.
 func TestHolesAndResetsAreDue(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	cloud(t, s)
 	applyPlan(t, s, smallPlan, time.Unix(0, 0))
 	if _, err := run(t.Context(), s, options("2026-11-01T06:00:01Z")); err != nil {
@@ -242,7 +242,7 @@ func TestHolesAndResetsAreDue(t *testing.T) {
 // Two attempts that committed the same revision with different digests: the
 // one committed first counts until the period is rated again.
 func TestConflictingCommitsAreRatedAgain(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	cloud(t, s)
 	applyPlan(t, s, smallPlan, time.Unix(0, 0))
 	if _, err := run(t.Context(), s, options("2026-11-01T06:00:01Z")); err != nil {
@@ -266,7 +266,7 @@ func TestConflictingCommitsAreRatedAgain(t *testing.T) {
 
 // Repeated tier rows count once, merged or not.
 func TestRepeatedTierRowsCountOnce(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	exec(t, s, "SYSTEM STOP MERGES")
 	cloud(t, s)
 	cloud(t, s)
@@ -303,7 +303,7 @@ func TestRateRefuses(t *testing.T) {
 		}, "2026-11-01T06:00:01Z", ratebatch.ExitConfig, "amount"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := storetest.Open(t)
+			s := storetest.Fresh(t)
 			tt.prepare(t, s)
 			_, err := run(t.Context(), s, options(tt.now))
 			if ratebatch.ExitCode(err) != tt.code || !strings.Contains(err.Error(), tt.text) {

@@ -2,7 +2,9 @@ package rate
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,8 +67,9 @@ type Waiting struct {
 
 // windows decides, for each active scope, in which window periods can be due.
 // A scope waits for the regions it has usage in; a region that never had usage
-// of it holds it up nowhere.
-func windows(usages []store.ScopeUsage, states map[string]store.ScopeState, marks map[string]store.Watermark, o Options) ([]store.DueWindow, []Waiting) {
+// of it holds it up nowhere. A scope that was rated and has no usage any more is
+// rated to the end of the month of its last period.
+func windows(usages []store.ScopeUsage, commits []store.CommitScope, states map[string]store.ScopeState, marks map[string]store.Watermark, o Options) ([]store.DueWindow, []Waiting) {
 	ready := ReadyUntil(o.Now, o.Period, o.WaitPeriods)
 	type scope struct {
 		first, until time.Time
@@ -75,7 +78,7 @@ func windows(usages []store.ScopeUsage, states map[string]store.ScopeState, mark
 	scopes := map[string]*scope{}
 	waiting := map[string]*Waiting{}
 	for _, u := range usages {
-		if state, ok := states[u.Scope]; ok && !state.Active {
+		if !isActive(states, u.Scope) {
 			continue
 		}
 		s := scopes[u.Scope]
@@ -96,6 +99,17 @@ func windows(usages []store.ScopeUsage, states map[string]store.ScopeState, mark
 			s.until, s.held = until, u.Region
 		}
 	}
+	rated := map[string]time.Time{}
+	complete := ready
+	for _, mark := range marks {
+		complete = earlier(complete, ratebatch.PeriodAt(mark.CompleteUntil, o.Period).Begin)
+	}
+	for _, c := range commits {
+		rated[c.Scope] = c.First
+		if scopes[c.Scope] == nil && isActive(states, c.Scope) {
+			scopes[c.Scope] = &scope{first: c.First, until: earlier(complete, monthOf(c.Last).AddDate(0, 1, 0))}
+		}
+	}
 	var out []store.DueWindow
 	for name, s := range scopes {
 		if s.held != "" {
@@ -108,6 +122,9 @@ func windows(usages []store.ScopeUsage, states map[string]store.ScopeState, mark
 			w.Scopes++
 		}
 		first := o.First.begin(s.first, o.Period)
+		if begun, ok := rated[name]; ok && o.First.Kind != "date" {
+			first = earlier(first, begun)
+		}
 		if first.Before(s.until) {
 			out = append(out, store.DueWindow{Scope: name, First: first, Until: s.until})
 		}
@@ -151,6 +168,60 @@ func chunks(days []store.DueDay, rowsOn map[time.Time]uint64, edges []time.Time,
 		}
 	}
 	return out
+}
+
+// halves cuts a chunk of several days in two.
+func (c chunk) halves() (a, b chunk, ok bool) {
+	days := int(c.to.Sub(c.from) / (24 * time.Hour))
+	if days < 2 {
+		return c, c, false
+	}
+	middle := ratebatch.PeriodAt(c.from.AddDate(0, 0, days/2), 24*time.Hour).Begin
+	a, b = c, c
+	a.to, b.from = middle, middle
+	a.periods, a.rows = c.periods/2, c.rows/2
+	b.periods, b.rows = c.periods-a.periods, c.rows-a.rows
+	return a, b, true
+}
+
+// Shard is one of Count runs that share the scopes among them; Count 0 or 1
+// means all scopes.
+type Shard struct{ Index, Count int }
+
+// ParseShard reads i/n, such as 0/4; empty is all scopes.
+func ParseShard(text string) (Shard, error) {
+	if text == "" {
+		return Shard{}, nil
+	}
+	var s Shard
+	index, count, ok := strings.Cut(text, "/")
+	i, errIndex := strconv.Atoi(index)
+	n, errCount := strconv.Atoi(count)
+	if !ok || errIndex != nil || errCount != nil || n < 1 || i < 0 || i >= n {
+		return s, &ratebatch.ConfigError{Err: fmt.Errorf("shard %q", text), Hint: "write i/n with i from 0 to n-1, such as 0/4"}
+	}
+	return Shard{i, n}, nil
+}
+
+// String is the form that ParseShard reads.
+func (s Shard) String() string {
+	if s.Count < 2 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", s.Index, s.Count)
+}
+
+func (s Shard) has(scope string) bool {
+	if s.Count < 2 {
+		return true
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(scope))
+	return int(hash.Sum32()%uint32(s.Count)) == s.Index
+}
+
+func (s Shard) windows(all []store.DueWindow) []store.DueWindow {
+	return slices.DeleteFunc(all, func(w store.DueWindow) bool { return !s.has(w.Scope) })
 }
 
 func edgesWithin(edges []time.Time, day time.Time) []time.Time {

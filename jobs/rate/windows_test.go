@@ -103,7 +103,7 @@ func TestWindowsWaitForTheRegionsOfAScope(t *testing.T) {
 		"four": {Region: "four", CompleteUntil: at("2026-01-01T00:00:00Z")},
 	}
 	states := map[string]store.ScopeState{"off": {Scope: "off"}}
-	got, waiting := windows(usages, states, marks, o)
+	got, waiting := windows(usages, nil, states, marks, o)
 	want := []store.DueWindow{
 		{Scope: "a", First: at("2026-11-01T00:00:00Z"), Until: at("2026-11-29T11:00:00Z")},
 		{Scope: "b", First: at("2026-10-01T00:00:00Z"), Until: at("2026-11-29T09:00:00Z")},

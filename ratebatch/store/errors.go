@@ -84,3 +84,6 @@ func shortException(err error) string {
 	text, _, _ := strings.Cut(exception.Message, ". In scope ")
 	return text
 }
+
+// IsMemoryLimit says whether a statement needed more memory than it was given.
+func IsMemoryLimit(err error) bool { return IsCode(err, codeMemoryLimit) }

@@ -200,7 +200,7 @@ func benchRate(ctx context.Context, p *program, dir string, size benchSize) (fig
 func benchWholePass(ctx context.Context, p *program, s *store.Store, size benchSize) ([]bench.Figure, error) {
 	job := &rate.Job{Store: s, Log: p.log, Options: rate.Options{Now: bench.UsageBegin.Add(time.Duration(size.hours+48) * time.Hour), Period: time.Hour, WaitPeriods: 2,
 		First: rate.FirstPeriod{Kind: "usage"}}}
-	result, err := p.runRate(ctx, job)
+	result, err := p.runRate(ctx, job, jobOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -157,7 +157,7 @@ func (d *demo) rate(ctx context.Context, s *store.Store) error {
 	return d.step("rate all ready periods of all scopes", func() (string, error) {
 		job := &rate.Job{Store: s, Log: d.log, Options: rate.Options{
 			Now: d.now().UTC(), Period: time.Hour, WaitPeriods: 2, First: rate.FirstPeriod{Kind: "month"}, Author: author()}}
-		result, err := d.runRate(ctx, job)
+		result, err := d.runRate(ctx, job, jobOptions{})
 		if err != nil {
 			return "", err
 		}

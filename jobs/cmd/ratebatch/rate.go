@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -24,16 +25,50 @@ type rateOptions struct {
 	first       string
 	now         string
 	maxPassRows uint64
+	late        string
+	shard       string
 	dryRun      bool
+	jobOptions
 }
 
-func (o *rateOptions) addFlags(cmd *cobra.Command) {
+// jobOptions are those of every job that runs under a lease.
+type jobOptions struct {
+	wait    bool
+	timeout time.Duration
+	query   time.Duration
+}
+
+func (o *jobOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.wait, "wait", false, "wait for another run's lease instead of exiting 11")
+	f.DurationVar(&o.timeout, "timeout", 0, "stop after this time and end what runs on the server; 0: never")
+	f.DurationVar(&o.query, "query-timeout", 0, "the server ends any one statement after this time; 0: never")
+}
+
+// validate refuses times that cannot work.
+func (o *jobOptions) validate() error {
+	if o.timeout < 0 || o.query < 0 || o.query > 0 && o.query < time.Second {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("--timeout %s, --query-timeout %s", o.timeout, o.query), Hint: "use 0 or a second or more"}
+	}
+	return nil
+}
+
+// addPeriodFlags adds what says which periods there are.
+func (o *rateOptions) addPeriodFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.DurationVar(&o.period, "period", time.Hour, "length of a period; it must divide a day")
 	f.IntVar(&o.waitPeriods, "wait-periods", 2, "a period is ready when begin + wait-periods × period < now")
 	f.StringVar(&o.first, "first-period", "month", "where a scope's first period begins: month (the start of the month of its first usage), usage, or a date")
 	f.StringVar(&o.now, "now", "", "judge readiness at this moment (RFC 3339) instead of the clock's")
 	f.Uint64Var(&o.maxPassRows, "max-pass-rows", rate.DefaultMaxPassRows, "cut a backlog into passes of at most so many usage rows")
+}
+
+func (o *rateOptions) addFlags(cmd *cobra.Command) {
+	o.addPeriodFlags(cmd)
+	o.jobOptions.addFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.late, "late", "hold", "what to do with usage that arrived behind its commit, by the period's age: reprocess:48h,hold:40d,ignore")
+	f.StringVar(&o.shard, "shard", "", "rate only a part of the scopes, as i/n: for n jobs at once")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be rated and write nothing")
 }
 
@@ -43,11 +78,22 @@ func (o *rateOptions) options(now time.Time) (rate.Options, error) {
 		return rate.Options{}, err
 	}
 	if o.now != "" {
-		if now, err = time.Parse(time.RFC3339, o.now); err != nil {
-			return rate.Options{}, &ratebatch.ConfigError{Err: fmt.Errorf("--now %q", o.now), Hint: "write it as 2026-11-01T00:00:00Z"}
+		if now, err = parseMoment("now", o.now); err != nil {
+			return rate.Options{}, err
 		}
 	}
-	out := rate.Options{Now: now.UTC(), Period: o.period, WaitPeriods: o.waitPeriods, First: first, MaxPassRows: o.maxPassRows, Author: author()}
+	late, err := rate.ParseLatePolicy(o.late)
+	if err != nil {
+		return rate.Options{}, err
+	}
+	shard, err := rate.ParseShard(o.shard)
+	if err != nil {
+		return rate.Options{}, err
+	}
+	if err := o.jobOptions.validate(); err != nil {
+		return rate.Options{}, err
+	}
+	out := rate.Options{Late: late, Shard: shard, Now: now.UTC(), Period: o.period, WaitPeriods: o.waitPeriods, First: first, MaxPassRows: o.maxPassRows, Author: author()}
 	return out, out.Validate()
 }
 
@@ -80,7 +126,7 @@ counts; the next one rates what is still due.
 				return err
 			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
-				return p.rate(ctx, s, options, o.dryRun)
+				return p.rate(ctx, s, options, o.jobOptions, o.dryRun)
 			})
 		},
 	}
@@ -88,7 +134,7 @@ counts; the next one rates what is still due.
 	return cmd
 }
 
-func (p *program) rate(ctx context.Context, s *store.Store, o rate.Options, dryRun bool) error {
+func (p *program) rate(ctx context.Context, s *store.Store, o rate.Options, jo jobOptions, dryRun bool) error {
 	job := &rate.Job{Store: s, Log: p.log, Options: o}
 	if dryRun {
 		plan, err := job.Plan(ctx)
@@ -97,7 +143,7 @@ func (p *program) rate(ctx context.Context, s *store.Store, o rate.Options, dryR
 		}
 		return p.print(plan, func() { printRatePlan(p, plan) })
 	}
-	result, err := p.runRate(ctx, job)
+	result, err := p.runRate(ctx, job, jo)
 	if result == nil {
 		return err
 	}
@@ -109,36 +155,73 @@ func (p *program) rate(ctx context.Context, s *store.Store, o rate.Options, dryR
 
 // runRate does one run of the rate job under its lease and in the run log. The
 // result is nil when the run did not come to an end.
-func (p *program) runRate(ctx context.Context, job *rate.Job) (*rate.Result, error) {
-	if err := job.Store.CheckSchema(ctx); err != nil {
-		return nil, err
-	}
-	run, err := jobs.Start(ctx, job.Store, "rate", os.Args[1:], version, p.now())
-	if err != nil {
-		return nil, err
-	}
-	result, err := p.rateUnderLease(ctx, job, run)
-	counts := map[string]string{}
-	if result != nil {
+func (p *program) runRate(ctx context.Context, job *rate.Job, jo jobOptions) (*rate.Result, error) {
+	var result *rate.Result
+	lease := strings.TrimSpace("rate " + job.Options.Shard.String())
+	err := p.underLease(ctx, job.Store, "rate", lease, jo, func(ctx context.Context, run *jobs.Run) (map[string]string, error) {
+		var err error
+		if result, err = p.rateUnderLease(ctx, job, run); result == nil {
+			return nil, err
+		}
+		counts := map[string]string{}
 		counts["scopes"], counts["periods"], counts["lines"] = fmt.Sprint(result.Scopes), fmt.Sprint(result.Periods), fmt.Sprint(result.Lines)
 		counts["unpriced"], counts["rejected"], counts["skipped"] = fmt.Sprint(result.Unpriced), fmt.Sprint(result.Rejected), fmt.Sprint(result.Skipped)
+		counts["failed_scopes"], counts["lost"] = fmt.Sprint(len(result.Failed)), fmt.Sprint(result.Lost)
+		if result.Late != nil {
+			counts["late"] = fmt.Sprint(result.Late.Late)
+		}
+		return counts, err
+	})
+	return result, err
+}
+
+// underLease runs a job under a lease and in the run log, within its times.
+func (p *program) underLease(ctx context.Context, s *store.Store, job, lease string, jo jobOptions, do func(context.Context, *jobs.Run) (map[string]string, error)) error {
+	if err := s.CheckSchema(ctx); err != nil {
+		return err
+	}
+	// Selects end on the server when the command goes away.
+	settings := map[string]any{"cancel_http_readonly_queries_on_client_close": 1}
+	if jo.query > 0 {
+		settings["max_execution_time"] = int(jo.query.Seconds())
+	}
+	ctx = store.Settings(ctx, settings)
+	if jo.timeout > 0 {
+		late := &ratebatch.TryAgainError{Err: fmt.Errorf("%s did not end within --timeout %s", job, jo.timeout), Hint: "what was committed stays; the next run goes on from there"}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, jo.timeout, late)
+		defer cancel()
+	}
+	run, err := jobs.Start(ctx, s, job, os.Args[1:], version, p.now())
+	if err != nil {
+		return err
+	}
+	counts, err := func() (map[string]string, error) {
+		acquire := jobs.Acquire
+		if jo.wait {
+			acquire = jobs.AcquireWait
+		}
+		held, err := acquire(ctx, s, p.log, lease, run.ID)
+		if err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err := held.Release(ctx); err != nil {
+				p.log.WarnContext(ctx, "release the lease", jobs.KeyRunID, run.ID, "error", err)
+			}
+		}()
+		return do(ctx, run)
+	}()
+	if cause := context.Cause(ctx); err != nil && cause != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = cause
 	}
 	if endErr := run.End(ctx, counts, err); endErr != nil {
 		p.log.WarnContext(ctx, "run log", jobs.KeyRunID, run.ID, "error", endErr)
 	}
-	return result, err
+	return err
 }
 
 func (p *program) rateUnderLease(ctx context.Context, job *rate.Job, run *jobs.Run) (*rate.Result, error) {
-	lease, err := jobs.Acquire(ctx, job.Store, p.log, "rate", run.ID)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err := lease.Release(ctx); err != nil {
-			p.log.WarnContext(ctx, "release the lease", jobs.KeyRunID, run.ID, "error", err)
-		}
-	}()
 	plan, err := job.Plan(ctx)
 	if err != nil {
 		return nil, err
@@ -147,13 +230,22 @@ func (p *program) rateUnderLease(ctx context.Context, job *rate.Job, run *jobs.R
 	defer bar.done()
 	job.Progress = func(done, _ uint64) { bar.set(int64(done)) }
 	result, err := job.Run(ctx, plan, run)
-	if err != nil && ratebatch.ExitCode(err) != ratebatch.ExitRejected {
+	if err != nil && !result.Ended {
 		return nil, err
 	}
-	return &result, err
+	if ctx.Err() != nil {
+		return &result, err
+	}
+	job.Progress = nil
+	late, lateErr := job.Look(ctx, run)
+	result.Late = &late
+	return &result, errors.Join(err, lateErr)
 }
 
 func printRatePlan(p *program, plan *rate.Plan) {
+	if plan.Expired > 0 {
+		fmt.Fprintf(p.stdout, "%d due periods are older than their tier keeps and cannot be rated\n", plan.Expired)
+	}
 	if plan.Periods == 0 {
 		fmt.Fprintln(p.stdout, "nothing is due")
 	} else {
@@ -170,8 +262,9 @@ func printWaiting(p *program, waiting []rate.Waiting) {
 }
 
 func printRateResult(p *program, r *rate.Result) {
-	if r.Periods == 0 {
+	if r.Periods == 0 && len(r.Failed) == 0 {
 		fmt.Fprintln(p.stdout, "nothing is due")
+		printLate(p, r)
 		printWaiting(p, r.Waiting)
 		return
 	}
@@ -188,9 +281,30 @@ func printRateResult(p *program, r *rate.Result) {
 			fmt.Fprintf(w, "%s\t%d usage rows\n", b.name, b.count)
 		}
 	}
+	for _, f := range r.Failed {
+		fmt.Fprintf(w, "left out\t%s from %s: %s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Error)
+	}
 	fmt.Fprintf(w, "run\t%s\n", r.RunID)
 	w.Flush()
+	printLate(p, r)
 	printWaiting(p, r.Waiting)
+}
+
+func printLate(p *program, r *rate.Result) {
+	lost := r.Lost
+	if late := r.Late; late != nil {
+		lost += late.Lost
+		if late.Late > 0 {
+			var parts []string
+			for _, currency := range slices.Sorted(mapKeys(late.Difference)) {
+				parts = append(parts, late.Difference[currency].String()+" "+currency)
+			}
+			fmt.Fprintf(p.stdout, "late usage in %d rated periods, worth %s; %d rated again (see 'ratebatch status --late')\n", late.Late, strings.Join(parts, ", "), late.Reprocessed)
+		}
+	}
+	if lost > 0 {
+		fmt.Fprintf(p.stdout, "ALARM: %d rated periods have lost usage; they were left as they are (see 'ratebatch status --late')\n", lost)
+	}
 }
 
 // firstLine keeps long notes out of tables.

@@ -35,7 +35,7 @@ func listScopes(ctx context.Context, s *store.Store) ([]listedScope, error) {
 	if err != nil {
 		return nil, err
 	}
-	usages, err := s.ScopeUsages(ctx, time.Unix(0, 0))
+	usages, err := s.ScopeUsages(ctx, store.HourlyTiers(), time.Unix(0, 0))
 	if err != nil {
 		return nil, err
 	}

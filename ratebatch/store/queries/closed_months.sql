@@ -1,5 +1,4 @@
 -- name:    closed_months
--- purpose: The months that are closed now: of close and reopen the last one counts.
+-- purpose: The months that are closed now, by which close and since when.
 -- reads:   month_commits, only its close and reopen rows
-SELECT month FROM month_commits WHERE kind IN ('close', 'reopen')
-GROUP BY month HAVING argMax(kind, closed_at) = 'close' ORDER BY month
+SELECT month, closed, closed_at FROM closed_months ORDER BY month

@@ -1,35 +1,40 @@
 -- name:    due_days
--- purpose: Per day (UTC), how many periods of the run's scopes are due, so that a pass can be cut to a bounded size.
--- params:  period UInt32 (seconds), closed Array(Date) (first days of closed months)
--- reads:   the scopes with their windows [first, until), which the caller writes as a constant; period_commits grouped once
+-- purpose: Per day (UTC), how many periods are due: exactly, for the days and scopes that due_check left open.
+-- params:  period UInt32 (seconds), from, to DateTime('UTC') (bounds of the days)
+-- reads:   the scopes with their windows [first, until), and the pairs of day and scope for DAYS, which the caller writes as
+--          constants; those pairs' commits, grouped once
 -- why:     due is a difference of counts, so a hole is due wherever it lies and no list of periods leaves the server.
---          A period whose highest revision has commits that disagree is due again (DESIGN § 5, point 4).
+--          A period whose highest revision has commits that disagree is due again (DESIGN § 5, point 4), one whose commit is
+--          older than the window's again is due for a reprocess.
 WITH
     {period:UInt32} AS seconds,
-    states AS (
-        SELECT c.scope AS scope, c.begin AS begin, max(c.revision) AS revision, argMax(c.kind, c.rank) AS kind
-        FROM period_commits AS c
-        INNER JOIN (SELECT scope, first, until FROM (/* SCOPES */)) AS s ON c.scope = s.scope
-        WHERE c.begin >= s.first AND c.begin < s.until AND c.run_id NOT IN (SELECT run_id FROM void_attempts)
-          AND toUnixTimestamp(c.end) - toUnixTimestamp(c.begin) = seconds
-        GROUP BY c.scope, c.begin),
     conflicts AS (
-        SELECT scope, begin, revision FROM period_commits
-        WHERE run_id NOT IN (SELECT run_id FROM void_attempts)
-        GROUP BY scope, begin, revision
-        HAVING count() > 1 AND uniqExact(plan_digest, metrics_digest, usage_fingerprint) > 1)
+        SELECT p.scope AS scope, p.begin AS begin, p.revision AS revision
+        FROM period_commits AS p
+        WHERE p.begin >= {from:DateTime('UTC')} AND p.begin < {to:DateTime('UTC')} AND (toDate(p.begin), p.scope) IN (SELECT day, scope FROM (/* DAYS */))
+          AND p.run_id NOT IN (SELECT run_id FROM void_attempts)
+        GROUP BY p.scope, p.begin, p.revision
+        HAVING count() > 1 AND uniqExact(p.plan_digest, p.metrics_digest, p.usage_fingerprint) > 1)
 SELECT day, toUInt64(sum(expected) - sum(rated)) AS due
 FROM (
     SELECT day,
            intDiv(toUnixTimestamp(least(until, toDateTime(day + 1, 'UTC'))) - toUnixTimestamp(greatest(first, toDateTime(day, 'UTC'))), seconds) AS expected,
            0 AS rated
     FROM (
-        SELECT first, until, arrayJoin(arrayMap(i -> toDate(first) + i, range(toUInt32(toDate(until - 1) - toDate(first)) + 1))) AS day
+        SELECT scope, first, until, arrayJoin(arrayMap(i -> toDate(first) + i, range(toUInt32(toDate(until - 1) - toDate(first)) + 1))) AS day
         FROM (/* SCOPES */) WHERE until > first)
+    WHERE (day, scope) IN (SELECT day, scope FROM (/* DAYS */))
     UNION ALL
-    SELECT toDate(begin) AS day, 0 AS expected, count() AS rated
-    FROM states
-    WHERE kind = 'rated' AND (scope, begin, revision) NOT IN (SELECT scope, begin, revision FROM conflicts)
+    SELECT toDate(s.begin) AS day, 0 AS expected, count() AS rated
+    FROM (
+        SELECT p.scope AS scope, p.begin AS begin, max(p.revision) AS revision, argMax(p.kind, p.rank) AS kind,
+               argMax(toUnixTimestamp64Micro(p.committed_at), p.rank) AS committed, count() AS commits
+        FROM period_commits AS p
+        WHERE p.begin >= {from:DateTime('UTC')} AND p.begin < {to:DateTime('UTC')} AND (toDate(p.begin), p.scope) IN (SELECT day, scope FROM (/* DAYS */))
+          AND p.run_id NOT IN (SELECT run_id FROM void_attempts)
+        GROUP BY p.scope, p.begin) AS s
+    INNER JOIN (SELECT scope, first, until, again FROM (/* SCOPES */)) AS w ON s.scope = w.scope
+    WHERE s.begin >= w.first AND s.begin < w.until AND s.kind = 'rated' AND s.committed >= w.again
+      AND (s.commits = 1 OR (s.scope, s.begin, s.revision) NOT IN (SELECT scope, begin, revision FROM conflicts))
     GROUP BY day)
-WHERE toStartOfMonth(day) NOT IN {closed:Array(Date)}
 GROUP BY day HAVING sum(expected) > sum(rated) ORDER BY day

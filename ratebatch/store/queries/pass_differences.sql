@@ -10,9 +10,9 @@ SELECT if(p.end = toDateTime(0, 'UTC'), l.scope, p.scope) AS scope, if(p.end = t
                p.usage_rows != l.usage_rows, format('{} usage rows became lines of {}', toString(p.usage_rows), toString(l.usage_rows)),
                p.usage_qty != l.qty, format('quantities sum to {}, the lines to {}', toString(p.usage_qty), toString(l.qty)),
                'the lines are of other usage rows') AS difference
-FROM (SELECT * FROM pass_periods WHERE run_id = {run_id:UUID}) AS p
+FROM (SELECT * FROM pass_periods WHERE run_id = {run_id:UUID} AND NOT lost) AS p
 FULL JOIN (SELECT * FROM pass_lines WHERE run_id = {run_id:UUID}) AS l ON p.scope = l.scope AND p.begin = l.begin
 WHERE p.end = toDateTime(0, 'UTC') OR p.usage_rows != p.usage_keys OR l.lines != l.keys OR p.usage_rows != l.usage_rows
    OR p.usage_qty != l.qty OR (l.lines = l.usage_rows AND p.usage_fingerprint != l.usage_fingerprint)
 ORDER BY scope, begin
-LIMIT 20
+LIMIT 1000

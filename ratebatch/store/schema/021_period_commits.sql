@@ -3,6 +3,7 @@
 -- why:     of all commits of a scope's period the one of the highest revision counts; of equal revisions the one
 --          committed first (server time), then the lowest run_id. rank packs that total order into one number: the
 --          highest rank is current. run_id is ordered by reinterpretAsUInt128, in SQL and nowhere else.
+--          usage_read_at is when the attempt counted the usage, so that what arrived behind it is found (late_usage).
 --          lines, line_digest and total are compared with the rows by every reader of money. line_digest is the
 --          wrapping sum of cityHash64 over the line keys.
 CREATE TABLE IF NOT EXISTS {{table "period_commits"}}
@@ -18,6 +19,7 @@ CREATE TABLE IF NOT EXISTS {{table "period_commits"}}
     currency LowCardinality(String),
     usage_rows UInt64,
     usage_fingerprint UInt64,
+    usage_read_at DateTime64(6, 'UTC'),
     lines UInt64,
     line_digest UInt64,
     total Decimal(76, 18),

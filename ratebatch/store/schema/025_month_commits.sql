@@ -1,5 +1,6 @@
 -- table:   month_commits
--- purpose: What exactly a closed month consists of: the frozen commits, one row each, and one total row per close.
+-- purpose: What exactly a closed month consists of: the frozen commits, one row each, and one total row per close and currency.
+-- why:     a close counts only with its row of kind close, which is written last, so one that was cut counts for nothing.
 CREATE TABLE IF NOT EXISTS {{table "month_commits"}}
 (
     month Date,
@@ -8,6 +9,7 @@ CREATE TABLE IF NOT EXISTS {{table "month_commits"}}
     scope LowCardinality(String),
     begin DateTime('UTC'),
     key UInt128,
+    periods UInt64,
     lines UInt64,
     line_digest UInt64,
     total Decimal(76, 18),

@@ -1,0 +1,215 @@
+// Package closing is the job that closes a month: it writes down exactly which
+// commits the month consists of, and from then on readers of the month use
+// those. What is rated again later is a correction in an open month.
+package closing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// Windows are the scopes that have to be rated in the month, each with its
+// window in it, and the disabled ones.
+type Windows struct {
+	Active, Disabled []store.DueWindow
+}
+
+// Job closes and reopens months.
+type Job struct {
+	Store  *store.Store
+	Log    *slog.Logger
+	Period time.Duration
+	Author string
+	// Windows says whose periods belong to the month.
+	Windows func(ctx context.Context, month time.Time) (Windows, error)
+}
+
+// ParseMonth reads 2026-11.
+func ParseMonth(text string) (time.Time, error) {
+	month, err := time.Parse("2006-01", text)
+	if err != nil {
+		return month, &ratebatch.ConfigError{Err: fmt.Errorf("--month %q", text), Hint: "write it as 2026-11"}
+	}
+	return month, nil
+}
+
+// Plan is what a close would freeze.
+type Plan struct {
+	Month  string             `json:"month"`
+	Totals []store.MonthTotal `json:"totals"`
+
+	month    time.Time
+	disabled []store.DueWindow
+	number   uint32
+}
+
+// Result is what was frozen.
+type Result struct {
+	Month  string             `json:"month"`
+	Closed uint32             `json:"closed"` // how often the month was closed
+	Totals []store.MonthTotal `json:"totals"`
+}
+
+// Plan checks that everything in the month is rated. It writes nothing.
+func (j *Job) Plan(ctx context.Context, month time.Time) (*Plan, error) {
+	if err := j.Store.CheckSchema(ctx); err != nil {
+		return nil, err
+	}
+	p := &Plan{Month: month.Format("2006-01"), month: month}
+	closes, err := j.Store.MonthCloses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range closes {
+		if c.Month.Equal(month) {
+			p.number = max(p.number, c.Closed)
+		}
+	}
+	closed, err := j.Store.ClosedMonths(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(closed, func(c store.ClosedMonth) bool { return c.Month.Equal(month) }) {
+		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("month %s is closed already", p.Month), Hint: fmt.Sprintf("to change it: 'ratebatch reopen --month %s --reason …'", p.Month)}
+	}
+	w, err := j.Windows(ctx, month)
+	if err != nil {
+		return nil, err
+	}
+	p.disabled = w.Disabled
+	if err := j.refuse(ctx, p, w.Active); err != nil {
+		return nil, err
+	}
+	if p.Totals, err = j.Store.CurrentTotals(ctx, month); err != nil {
+		return nil, err
+	}
+	return p, j.compare(ctx, p)
+}
+
+// refuse names what is not rated yet.
+func (j *Job) refuse(ctx context.Context, p *Plan, windows []store.DueWindow) error {
+	due, err := j.Store.DueScopes(ctx, windows, j.Period, p.month, p.month.AddDate(0, 1, 0))
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	var periods, conflicts uint64
+	var names []string
+	for _, d := range due {
+		periods += d.Periods
+		conflicts += d.Conflicts
+		if len(names) < 5 {
+			names = append(names, fmt.Sprintf("%s: %d from %s", d.Scope, d.Periods, d.First.Format(time.RFC3339)))
+		}
+	}
+	text := fmt.Sprintf("month %s is not complete: %d periods of %d scopes are not rated or wait", p.Month, periods, len(due))
+	if conflicts > 0 {
+		text += fmt.Sprintf(", %d of them in conflict", conflicts)
+	}
+	return &ratebatch.TryAgainError{Err: fmt.Errorf("%s (%s)", text, strings.Join(names, "; ")), Hint: "'ratebatch status' says what waits and why, 'ratebatch rate' rates what is ready"}
+}
+
+// compare reads the lines themselves and stops when they are not what the
+// commits say.
+func (j *Job) compare(ctx context.Context, p *Plan) error {
+	lines, err := j.Store.LineTotals(ctx, p.month)
+	if err != nil {
+		return err
+	}
+	var all store.MonthTotal
+	for _, t := range p.Totals {
+		all.Lines += t.Lines
+		all.LineDigest += t.LineDigest
+		all.Total = all.Total.Add(t.Total)
+	}
+	if lines.Lines != all.Lines || lines.LineDigest != all.LineDigest || !lines.Total.Equal(all.Total) {
+		return &ratebatch.HaltError{Err: fmt.Errorf("month %s: the commits have %d lines, %s in all, the lines are %d and %s", p.Month, all.Lines, all.Total, lines.Lines, lines.Total),
+			Hint: "nothing was closed; reprocess the month, and look who changed rated_lines"}
+	}
+	return nil
+}
+
+// Run freezes the month's commits: first the commits, then the row that makes
+// them count.
+func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID, reason string) (Result, error) {
+	result := Result{Month: p.Month}
+	end := p.month.AddDate(0, 1, 0)
+	if err := j.Store.InsertDisabled(ctx, run, p.disabled, j.Period, p.month, end, "disabled when the month was closed", j.Author); err != nil {
+		return result, err
+	}
+	// A number that a close used which was cut does not count and is not used
+	// again.
+	number := p.number + 1
+	for {
+		used, err := j.Store.FrozenTotals(ctx, p.month, number)
+		if err != nil {
+			return result, err
+		}
+		if len(used) == 0 {
+			break
+		}
+		number++
+	}
+	if err := j.Store.FreezeMonth(ctx, p.month, number, reason, j.Author); err != nil {
+		return result, err
+	}
+	frozen, err := j.Store.FrozenTotals(ctx, p.month, number)
+	if err != nil {
+		return result, err
+	}
+	if err := j.unchanged(ctx, p, frozen); err != nil {
+		return result, err
+	}
+	entry := store.MonthChange{Month: p.month, Closed: number, Kind: "close", Reason: reason, Author: j.Author}
+	if err := j.Store.PutMonthClose(ctx, entry, frozen); err != nil {
+		return result, err
+	}
+	// A run that committed in between has changed what is current; the month
+	// is open again and the next close takes it in.
+	if err := j.unchanged(ctx, p, frozen); err != nil {
+		entry.Kind, entry.Reason = "reopen", "changed while it was closed"
+		return result, errors.Join(err, j.Store.PutMonthClose(ctx, entry, nil))
+	}
+	result.Closed, result.Totals = number, frozen
+	return result, nil
+}
+
+func (j *Job) unchanged(ctx context.Context, p *Plan, frozen []store.MonthTotal) error {
+	current, err := j.Store.CurrentTotals(ctx, p.month)
+	if err != nil {
+		return err
+	}
+	if !slices.EqualFunc(current, frozen, store.MonthTotal.Equal) {
+		return &ratebatch.TryAgainError{Err: fmt.Errorf("month %s changed while it was closed", p.Month), Hint: "another job commits in it; run it again afterwards"}
+	}
+	return nil
+}
+
+// Reopen makes a closed month open again; what it consisted of stays on record.
+func (j *Job) Reopen(ctx context.Context, month time.Time, reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return &ratebatch.ConfigError{Err: errors.New("--reason is missing: it is kept with the month")}
+	}
+	if err := j.Store.CheckSchema(ctx); err != nil {
+		return err
+	}
+	closed, err := j.Store.ClosedMonths(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range closed {
+		if c.Month.Equal(month) {
+			return j.Store.PutMonthClose(ctx, store.MonthChange{Month: month, Closed: c.Closed, Kind: "reopen", Reason: reason, Author: j.Author}, nil)
+		}
+	}
+	return &ratebatch.ConfigError{Err: fmt.Errorf("month %s is not closed", month.Format("2006-01")), Hint: "list the closes with 'ratebatch close --list'"}
+}

@@ -1,0 +1,337 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/engine"
+	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
+)
+
+// billed is the database that the tests of state take turns at: two projects
+// of one instance each, the first six hours of 30 November 2026 and the two
+// days before December's first hour, at 1 EUR an hour.
+type billed struct {
+	*testing.T
+	flags []string
+	e     *engine.Engine
+	s     *store.Store
+}
+
+const hourPlan = `
+currency: EUR
+services:
+  - name: instance
+    mappings:
+      - {cost: "%s", type: flat}
+`
+
+func newBilled(t *testing.T) *billed {
+	t.Helper()
+	e := storetest.Shared(t)
+	b := &billed{T: t, e: e, s: store.New(e.Conn(), e.Database()), flags: []string{"--data", enginetest.Options(t).DataDir, "--database", e.Database()}}
+	b.usage("alpha", "2026-11-30 20:00:00", 6, "3600", "2026-11-30 00:00:00")
+	b.usage("beta", "2026-11-30 20:00:00", 6, "1800", "2026-11-30 00:00:00")
+	b.must("watermark", "--region", "one", "--until", "2026-12-01T02:00:00Z")
+	b.plan("1.00")
+	return b
+}
+
+// usage writes one instance's hours.
+func (b *billed) usage(scope, begin string, hours int, seconds, refreshed string) {
+	b.Helper()
+	ctx := store.WithParams(b.Context(), store.Params{"scope": scope, "begin": begin, "hours": hours, "seconds": seconds, "refreshed": refreshed})
+	if err := b.e.Conn().Exec(ctx, `INSERT INTO instance_metrics_hourly (bucket, region, instance_uuid, project_id, flavor_name, vcpus, instance_name, samples, samples_ended, covered_seconds, memory_actual_byte_seconds, refreshed_at)
+		SELECT toDateTime({begin:String}, 'UTC') + 3600 * number, 'one', reinterpret(sipHash128({scope:String}), 'UUID'), {scope:String}, 'm1', 1, 'vm', 60, 60, toDecimal32({seconds:String}, 3), 0, toDateTime({refreshed:String}, 'UTC')
+		FROM numbers({hours:UInt32})`); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *billed) sql(text string) {
+	b.Helper()
+	if err := b.e.Conn().Exec(b.Context(), text); err != nil {
+		b.Fatalf("%.200s: %v", text, err)
+	}
+}
+
+func (b *billed) plan(cost string, more ...string) {
+	b.Helper()
+	file := filepath.Join(b.TempDir(), "plan.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(hourPlan, "%s", cost, 1)), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	b.must(append([]string{"plan", "apply", file}, more...)...)
+}
+
+func (b *billed) must(args ...string) string {
+	b.Helper()
+	return must(b.T, append(append([]string{}, b.flags...), args...)...)
+}
+
+// fails runs a command that has to exit with a code and say something.
+func (b *billed) fails(code int, want string, args ...string) string {
+	b.Helper()
+	got, stdout, stderr := cli(b.T, append(append([]string{}, b.flags...), args...)...)
+	if got != code || !strings.Contains(stderr, want) {
+		b.Errorf("ratebatch %s: exit %d, want %d with %q\n%s%s", strings.Join(args, " "), got, code, want, stdout, stderr)
+	}
+	return stdout + stderr
+}
+
+// at is when the tests run.
+const at = "2026-12-01T06:00:00Z"
+
+func (b *billed) rate(more ...string) rated {
+	b.Helper()
+	return rateJSON(b.T, b.must(append([]string{"rate", "--output", "json", "--now", at, "--first-period", "usage"}, more...)...))
+}
+
+// owes is what each scope owes by the view rated.
+func (b *billed) owes() string {
+	b.Helper()
+	return b.text("SELECT arrayStringConcat(groupArray(concat(scope, ' ', toString(price))), ', ') FROM (SELECT scope, sum(price) AS price FROM rated GROUP BY scope ORDER BY scope)")
+}
+
+func (b *billed) text(query string) string {
+	b.Helper()
+	var text string
+	if err := b.e.Conn().QueryRow(b.Context(), query).Scan(&text); err != nil {
+		b.Fatalf("%s: %v", query, err)
+	}
+	return text
+}
+
+func (b *billed) owe(want string) {
+	b.Helper()
+	if got := b.owes(); got != want {
+		b.Errorf("owed: %s, want %s", got, want)
+	}
+}
+
+func TestResetForgetsFromATimeOn(t *testing.T) {
+	b := newBilled(t)
+	b.rate()
+	b.owe("alpha 6, beta 3")
+	b.fails(ratebatch.ExitConfig, "--reason is missing", "reset", "--all", "--to", "2026-12-01", "--yes")
+	b.fails(ratebatch.ExitConfig, "either scopes or all", "reset", "--to", "2026-12-01", "--reason", "x", "--yes")
+	b.fails(ratebatch.ExitConfig, "the nearest begins are 2026-11-30T22:00:00Z and 2026-11-30T23:00:00Z", "reset", "--all", "--to", "2026-11-30T22:10:00Z", "--reason", "x", "--yes")
+	b.fails(ratebatch.ExitConfig, "nothing was ever rated of scope gamma", "reset", "--scope", "gamma", "--to", "2026-12-01", "--reason", "x", "--yes")
+	b.fails(ratebatch.ExitConfig, "needs a yes", "reset", "--scope", "alpha", "--to", "2026-12-01", "--reason", "x")
+	if out := b.must("reset", "--scope", "alpha", "--to", "2026-11-30T22:00:00Z", "--reason", "x", "--dry-run"); !strings.Contains(out, "would forget 4 periods from 2026-11-30T22:00:00Z on") {
+		t.Errorf("dry run: %s", out)
+	}
+	b.owe("alpha 6, beta 3")
+	b.must("reset", "--scope", "alpha", "--to", "2026-11-30T22:00:00Z", "--reason", "wrong flavor", "--yes")
+	b.owe("alpha 2, beta 3")
+	if r := b.rate(); r.Periods != 4 || r.Scopes != 1 {
+		t.Errorf("the next rate did %+v, want alpha's 4 periods", r)
+	}
+	b.owe("alpha 6, beta 3")
+	// A time before the first commit forgets everything; doing it twice changes nothing.
+	b.must("reset", "--all", "--to", "2026-01-01", "--reason", "all", "--yes")
+	b.owe("")
+	if out := b.must("reset", "--all", "--to", "2026-01-01", "--reason", "all", "--yes"); !strings.Contains(out, "nothing is rated") {
+		t.Errorf("second reset: %s", out)
+	}
+	if r := b.rate(); r.Periods != 12 {
+		t.Errorf("rated %d periods after a reset of all, want 12", r.Periods)
+	}
+	b.owe("alpha 6, beta 3")
+	b.fails(ratebatch.ExitHalted, "reset to", "reset", "--all", "--to", "2026-01-01", "--reason", "x", "--yes", "--now", "2070-01-01")
+	// What was reset is still there to be looked at.
+	if got := b.text("SELECT toString(count()) FROM period_commits WHERE kind = 'reset' AND reason = 'wrong flavor'"); got != "4" {
+		t.Errorf("%s reset commits carry the reason", got)
+	}
+}
+
+func TestReprocessRatesAgainWithoutAHole(t *testing.T) {
+	b := newBilled(t)
+	b.rate()
+	b.plan("2.00", "--from", "2026-11-30", "--force", "--reason", "price was wrong")
+	if r := b.rate(); r.Periods != 0 {
+		t.Errorf("a new plan rated %d periods by itself", r.Periods)
+	}
+	add := []string{"reprocess", "add", "--now", at}
+	whole := []string{"--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T02:00:00Z"}
+	b.fails(ratebatch.ExitConfig, "--reason is missing", append(add, append(whole, "--all")...)...)
+	b.fails(ratebatch.ExitConfig, "goes from 2026-11-30T20:00:00Z to 2026-11-30T23:00:00Z", append(add, "--all", "--reason", "x", "--from", "2026-11-30T20:10:00Z", "--to", "2026-11-30T22:45:00Z")...)
+	b.fails(ratebatch.ExitConfig, "is not before", append(add, "--all", "--reason", "x", "--from", "2026-12-01", "--to", "2026-11-30")...)
+	b.fails(ratebatch.ExitConfig, "no scope is called gamma", append(add, append(whole, "--scope", "gamma", "--reason", "x")...)...)
+	b.fails(ratebatch.ExitConfig, "ready up to 2026-12-01T04:00:00Z only", append(add, "--all", "--reason", "x", "--from", "2026-12-01", "--to", "2026-12-02")...)
+	b.fails(ratebatch.ExitHalted, "would not mean zero usage", "reprocess", "add", "--now", "2070-01-01", "--all", "--reason", "x", "--from", "2026-12-01", "--to", "2026-12-02")
+	var one, two store.Schedule
+	b.json(&one, append(add, append(whole, "--scope", "alpha", "--reason", "price was wrong")...)...)
+	b.fails(ratebatch.ExitConfig, "overlaps schedule "+one.ID.String(), append(add, "--all", "--reason", "x", "--from", "2026-12-01", "--to", "2026-12-01T01:00:00Z")...)
+	b.json(&two, append(add, "--scope", "beta", "--reason", "x", "--from", "2026-12-01", "--to", "2026-12-01T01:00:00Z")...)
+	b.must("reprocess", "cancel", two.ID.String())
+	b.fails(ratebatch.ExitConfig, "is cancelled already", "reprocess", "cancel", two.ID.String())
+	b.fails(ratebatch.ExitConfig, "no schedule has the id", "reprocess", "cancel", "x")
+	b.owe("alpha 6, beta 3")
+	b.must("reprocess", "run", "--now", at)
+	b.owe("alpha 12, beta 3")
+	if list := b.must("reprocess", "list", "--all"); !strings.Contains(list, "done") || !strings.Contains(list, "100%") || !strings.Contains(list, "price was wrong") {
+		t.Errorf("list:\n%s", list)
+	}
+	// The old revision stays readable, and carries its own plan.
+	if got := b.text("SELECT toString(sum(price)) FROM rated_lines WHERE scope = 'alpha' AND revision = 1"); got != "6" {
+		t.Errorf("revision 1 sums to %s, want 6", got)
+	}
+	if out := b.must("reprocess", "run", "--now", at); !strings.Contains(out, "no schedule is pending") {
+		t.Errorf("second run: %s", out)
+	}
+	b.must("backfill", "--scope", "beta", "--from", "2026-12-01", "--to", "2026-12-01T02:00:00Z", "--reason", "the rest", "--now", at)
+	b.owe("alpha 12, beta 4")
+	if got := b.text("SELECT toString(groupUniqArray(reason)) FROM current_commits WHERE scope = 'beta' AND revision = 2"); got != "['the rest']" {
+		t.Errorf("reasons of the backfill: %s", got)
+	}
+}
+
+func (b *billed) json(to any, args ...string) {
+	b.Helper()
+	text := b.must(append(args, "--output", "json")...)
+	if err := json.Unmarshal([]byte(text), to); err != nil {
+		b.Fatalf("%v in %s", err, text)
+	}
+}
+
+// A hundred and fifty schedules are all run, oldest first.
+func TestReprocessRunsAllSchedulesOldestFirst(t *testing.T) {
+	b := newBilled(t)
+	b.rate()
+	now, err := b.s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.sql(`INSERT INTO reprocess_schedules (id, scopes, begin, end, state, started_at, done_until, reason, author, created_at)
+		SELECT generateUUIDv7(number), ['alpha'], '2026-11-30 20:00:00', '2026-11-30 21:00:00', 'pending', '1970-01-01 00:00:00', '2026-11-30 20:00:00', toString(number), 'test',
+		       toDateTime64('` + now.Format("2006-01-02 15:04:05") + `', 6, 'UTC') - number FROM numbers(3)`)
+	b.must("reprocess", "run", "--now", at)
+	if got := b.text("SELECT toString(groupArray(reason)) FROM (SELECT reason FROM period_commits WHERE scope = 'alpha' AND revision > 1 ORDER BY revision)"); got != "['2','1','0']" {
+		t.Errorf("schedules ran in the order %s, want oldest first", got)
+	}
+	b.owe("alpha 6, beta 3")
+}
+
+func TestReprocessWaitsForDisabledScopesAndEndsForVanishedOnes(t *testing.T) {
+	b := newBilled(t)
+	b.rate()
+	whole := []string{"--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T02:00:00Z", "--now", at, "--reason", "x"}
+	b.must(append([]string{"reprocess", "add", "--scope", "alpha"}, whole...)...)
+	b.must("scopes", "disable", "alpha", "--reason", "not paying")
+	b.must("reprocess", "run", "--now", at)
+	if list := b.must("reprocess", "list"); !strings.Contains(list, "pending") || !strings.Contains(list, "scope alpha is disabled") {
+		t.Errorf("the schedule of a disabled scope does not wait visibly:\n%s", list)
+	}
+	b.must("scopes", "enable", "alpha", "--reason", "paid")
+	b.must("reprocess", "run", "--now", at)
+	if got := b.text("SELECT toString(count()) FROM current_commits WHERE scope = 'alpha' AND revision = 2"); got != "6" {
+		t.Errorf("%s periods were rated again after the scope was enabled, want 6", got)
+	}
+	b.must(append([]string{"reprocess", "add", "--scope", "beta"}, whole...)...)
+	for _, table := range []string{"period_commits", "instance_metrics_hourly"} {
+		column := map[string]string{"period_commits": "scope", "instance_metrics_hourly": "project_id"}[table]
+		b.sql("ALTER TABLE " + table + " DELETE WHERE " + column + " = 'beta' SETTINGS mutations_sync = 2")
+	}
+	b.fails(ratebatch.ExitHalted, "nothing is known of it any more", "reprocess", "run", "--now", at)
+	if out := b.must("reprocess", "run", "--now", at); !strings.Contains(out, "no schedule is pending") {
+		t.Errorf("a vanished scope's schedule ran again: %s", out)
+	}
+	if list := b.must("reprocess", "list", "--all"); !strings.Contains(list, "failed") || !strings.Contains(list, "nothing is known of scope beta") {
+		t.Errorf("list:\n%s", list)
+	}
+}
+
+func TestClosedMonthsAreFrozen(t *testing.T) {
+	b := newBilled(t)
+	november := []string{"close", "--month", "2026-11", "--now", at, "--first-period", "usage"}
+	b.fails(ratebatch.ExitConfig, "2026-11", "close", "--month", "November")
+	b.fails(ratebatch.ExitTryAgain, "alpha: 4 from 2026-11-30T20:00:00Z", november...)
+	b.rate()
+	b.fails(ratebatch.ExitTryAgain, "not complete", "close", "--month", "2026-12", "--now", at, "--first-period", "usage")
+	// Two commits of one revision that disagree keep the month open.
+	b.sql("INSERT INTO period_commits (scope, begin, end, revision, kind, run_id, plan_digest) SELECT 'alpha', '2026-11-30 21:00:00', '2026-11-30 22:00:00', 1, 'rated', generateUUIDv4(), 'other'")
+	b.fails(ratebatch.ExitTryAgain, "1 of them in conflict", november...)
+	if r := b.rate(); r.Periods != 1 {
+		t.Errorf("rated %d periods, want the one in conflict", r.Periods)
+	}
+	if out := b.must(append(november, "--dry-run")...); !strings.Contains(out, "6 EUR") {
+		t.Errorf("dry run: %s", out)
+	}
+	b.must(append(november, "--reason", "invoiced")...)
+	b.fails(ratebatch.ExitConfig, "closed already", november...)
+	b.fails(ratebatch.ExitHalted, "month 2026-11 is closed", "reset", "--all", "--to", "2026-11-30", "--reason", "x", "--yes")
+	// Rating again in a closed month is a correction: what was frozen is what is read.
+	b.plan("2.00", "--from", "2026-11-30", "--force", "--reason", "price was wrong")
+	b.must("backfill", "--scope", "alpha", "--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T01:00:00Z", "--reason", "price was wrong", "--now", at)
+	b.owe("alpha 7, beta 3") // 4 frozen at 1 EUR, one of December at 2, one at 1
+	if list := b.must("close", "--list"); !strings.Contains(list, "scope alpha: 8 instead of 4") || !strings.Contains(list, "invoiced") {
+		t.Errorf("close --list:\n%s", list)
+	}
+	b.fails(ratebatch.ExitConfig, "--reason is missing", "reopen", "--month", "2026-11")
+	b.fails(ratebatch.ExitConfig, "is not closed", "reopen", "--month", "2026-10", "--reason", "x")
+	b.must("reopen", "--month", "2026-11", "--reason", "ticket 901")
+	b.owe("alpha 11, beta 3")
+	b.must(november...)
+	b.owe("alpha 11, beta 3")
+	if got := b.text("SELECT toString(groupArray(concat(toString(kind), ' ', toString(closed)))) FROM (SELECT kind, closed FROM month_commits WHERE kind != 'commit' ORDER BY closed_at)"); got != "['close 1','reopen 1','close 2']" {
+		t.Errorf("closes: %s", got)
+	}
+}
+
+// The periods of a disabled scope do not keep a month open; they are settled.
+func TestCloseSettlesDisabledScopes(t *testing.T) {
+	b := newBilled(t)
+	b.must("scopes", "disable", "beta", "--reason", "internal")
+	b.rate()
+	b.must("close", "--month", "2026-11", "--now", at, "--first-period", "usage")
+	if got := b.text("SELECT toString(count()) FROM current_commits WHERE scope = 'beta' AND kind = 'disabled'"); got != "4" {
+		t.Errorf("%s periods of the disabled scope are settled, want 4", got)
+	}
+	b.owe("alpha 6")
+}
+
+func TestTimeoutsAndWaiting(t *testing.T) {
+	b := newBilled(t)
+	b.fails(ratebatch.ExitConfig, "--query-timeout", "rate", "--query-timeout", "1ms")
+	b.fails(ratebatch.ExitTryAgain, "did not end within --timeout 1ns", "rate", "--timeout", "1ns", "--now", at)
+	held := store.Params{"name": "rate", "holder": "elsewhere boot 1 1 run", "state": "claimed", "claimed_at": time.Now()}
+	if err := b.s.Exec(t.Context(), "lease_beat", held); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range [][]string{{"rate"}, {"reprocess", "run"}, {"reset", "--all", "--to", "2026-11-30", "--reason", "x", "--yes"}, {"close", "--month", "2026-11"}} {
+		b.fails(ratebatch.ExitLeaseHeld, "another run holds the lease", append(command, "--now", at)...)
+	}
+	go func() {
+		time.Sleep(2 * time.Second)
+		held["state"] = "released"
+		if err := b.s.Exec(t.Context(), "lease_beat", held); err != nil {
+			t.Error(err)
+		}
+	}()
+	if r := b.rate("--wait"); r.Periods != 12 {
+		t.Errorf("rated %d periods after waiting, want 12", r.Periods)
+	}
+}
+
+func TestShardsShareTheScopes(t *testing.T) {
+	b := newBilled(t)
+	for _, scope := range []string{"c", "d", "e", "f"} {
+		b.usage(scope, "2026-11-30 20:00:00", 6, "3600", "2026-11-30 00:00:00")
+	}
+	b.fails(ratebatch.ExitConfig, "0/4", "rate", "--shard", "4/4")
+	first, second := b.rate("--shard", "0/2"), b.rate("--shard", "1/2")
+	if first.Scopes == 0 || second.Scopes == 0 || first.Scopes+second.Scopes != 6 {
+		t.Errorf("shards rated %d and %d scopes, want 6 in all", first.Scopes, second.Scopes)
+	}
+	if r := b.rate(); r.Periods != 0 {
+		t.Errorf("%d periods were left", r.Periods)
+	}
+}

@@ -1,0 +1,295 @@
+package rate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/jobs"
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// What happens to usage that arrived behind its commit.
+const (
+	Hold      = "hold"      // list it and leave the period as it is
+	Reprocess = "reprocess" // rate the period again at the next revision
+	Ignore    = "ignore"    // note it, list it no more
+)
+
+// LatePolicy says what happens to late usage by the age of its period: the
+// first rule that is old enough decides.
+type LatePolicy []LateRule
+
+// LateRule is for periods that ended less than Until ago; zero: of any age.
+type LateRule struct {
+	Until  time.Duration
+	Action string
+}
+
+// ParseLatePolicy reads reprocess:48h,hold:40d,ignore; empty is hold.
+func ParseLatePolicy(text string) (LatePolicy, error) {
+	if text == "" {
+		return LatePolicy{{Action: Hold}}, nil
+	}
+	var out LatePolicy
+	for part := range strings.SplitSeq(text, ",") {
+		action, age, limited := strings.Cut(strings.TrimSpace(part), ":")
+		rule := LateRule{Action: action}
+		var err error
+		if limited {
+			rule.Until, err = parseAge(age)
+		}
+		if err != nil || !slices.Contains([]string{Hold, Reprocess, Ignore}, action) || limited && rule.Until <= 0 {
+			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("late policy %q", part), Hint: "write reprocess:48h,hold:40d,ignore, for example: actions are hold, reprocess and ignore"}
+		}
+		if n := len(out); n > 0 && (out[n-1].Until == 0 || limited && rule.Until <= out[n-1].Until) {
+			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("late policy %q: %q is never reached", text, part), Hint: "order the rules by age, the one without an age last"}
+		}
+		out = append(out, rule)
+	}
+	return out, nil
+}
+
+func parseAge(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		d, err := time.ParseDuration(days + "h")
+		return 24 * d, err
+	}
+	return time.ParseDuration(text)
+}
+
+func (p LatePolicy) action(age time.Duration) string {
+	for _, rule := range p {
+		if rule.Until == 0 || age < rule.Until {
+			return rule.Action
+		}
+	}
+	return Hold
+}
+
+// LateResult is what a look found.
+type LateResult struct {
+	Candidates  uint64                     `json:"candidates"`
+	Late        uint64                     `json:"late"`
+	Lost        uint64                     `json:"lost"`
+	Reprocessed uint64                     `json:"reprocessed"`
+	Difference  map[string]decimal.Decimal `json:"difference"` // by currency, of late usage
+}
+
+// maxLateWindows bounds the statement that rates what was found.
+const maxLateWindows = 100_000
+
+// Look finds usage that arrived behind its commit: from tier rows refreshed
+// since the last look, never by reading history again. It prices what it finds,
+// notes it, and rates again what the policy says. Fewer usage rows than were
+// committed are an alarm and change nothing.
+func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
+	result := LateResult{Difference: map[string]decimal.Decimal{}}
+	x, err := j.readState(ctx)
+	if err != nil {
+		return result, err
+	}
+	look, err := j.Store.LateSince(ctx)
+	if err != nil {
+		return result, err
+	}
+	if look.Since.Unix() <= 0 {
+		return result, nil // nothing was ever committed
+	}
+	look.Tables, look.Period = x.terms.tables(j.Options.Period), j.Options.Period
+	days, err := j.Store.LateDays(ctx, look)
+	if err != nil {
+		return result, err
+	}
+	plan := &Plan{terms: x.terms, closed: []time.Time{}}
+	maxRows := j.Options.MaxPassRows
+	if maxRows == 0 {
+		maxRows = DefaultMaxPassRows
+	}
+	var again []store.DueWindow
+	if len(days) > 0 {
+		from, to := days[0].Day, days[len(days)-1].Day.AddDate(0, 0, 1)
+		rows, err := j.Store.TierRows(ctx, from, to)
+		if err != nil {
+			return result, err
+		}
+		for _, c := range chunks(days, rows, x.terms.edges(from, to), maxRows, maxPassPeriods) {
+			windows, err := j.lookAt(ctx, plan, look, c, months(x.closed), &result)
+			if err != nil {
+				return result, err
+			}
+			again = append(again, windows...)
+		}
+	}
+	if err := j.Store.NoteLook(ctx, look, result.Candidates, result.Late, result.Lost); err != nil {
+		return result, err
+	}
+	if result.Lost > 0 {
+		j.Log.ErrorContext(ctx, "usage lost", jobs.KeyRunID, run.ID, "periods", result.Lost, "hint", "see 'ratebatch status --late'")
+	}
+	return result, j.rateLate(ctx, x.terms, again, run, &result)
+}
+
+// rateLate rates again what the policy says.
+func (j *Job) rateLate(ctx context.Context, t terms, again []store.DueWindow, run *jobs.Run, result *LateResult) error {
+	for part := range slices.Chunk(again, maxLateWindows) {
+		next := &Plan{terms: t, asked: true, reason: "late usage", closed: []time.Time{}, windows: part}
+		if err := j.due(ctx, next, nil); err != nil {
+			return err
+		}
+		rated, err := j.Run(ctx, next, run)
+		result.Reprocessed += rated.Periods
+		if err != nil && !errors.Is(err, ratebatch.ErrRejected) {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAt compares the usage of one chunk's candidates with their commits and
+// returns the periods to rate again.
+func (j *Job) lookAt(ctx context.Context, plan *Plan, look store.LateLook, c chunk, closed []time.Time, result *LateResult) ([]store.DueWindow, error) {
+	a, err := j.pricing(ctx, plan, c, "a look for late usage")
+	if err != nil {
+		return nil, err
+	}
+	set, digest, err := a.metrics()
+	if err != nil {
+		return nil, err
+	}
+	usage, err := usageOfAll(set, metric.UsageOptions{Period: a.ids.Period, Attributes: true})
+	if err != nil {
+		return nil, err
+	}
+	if err := j.Store.InsertLatePeriods(ctx, a.ids, look, digest, usage, a.query()); err != nil {
+		return nil, err
+	}
+	found, err := j.Store.LateFound(ctx, a.ids, digest)
+	if err != nil {
+		return nil, err
+	}
+	summary, err := j.Store.PassSummary(ctx, a.ids)
+	if err != nil {
+		return nil, err
+	}
+	result.Candidates += summary.Periods + summary.Lost
+	if len(found) == 0 {
+		return nil, nil
+	}
+	if err := j.priceLate(ctx, plan, c, found); err != nil {
+		return nil, err
+	}
+	var again []store.DueWindow
+	for i := range found {
+		f := &found[i]
+		f.Action = j.Options.Late.action(j.Options.Now.Sub(f.End))
+		if f.Kind == "lost" {
+			f.Action = Hold
+			result.Lost++
+			continue
+		}
+		result.Late++
+		result.Difference[f.Currency] = result.Difference[f.Currency].Add(f.Difference())
+		if slices.ContainsFunc(closed, monthOf(f.Begin).Equal) && f.Action == Reprocess {
+			f.Action = Hold // a closed month is corrected by a person's word only
+		}
+		if f.Action == Reprocess {
+			again = append(again, store.DueWindow{Scope: f.Scope, First: f.Begin, Until: f.End, Again: look.Now})
+		}
+	}
+	return merge(again), j.Store.NoteLate(ctx, a.ids.ID, found)
+}
+
+// merge joins windows of a scope that follow each other; they are sorted.
+func merge(windows []store.DueWindow) []store.DueWindow {
+	var out []store.DueWindow
+	for _, w := range windows {
+		if n := len(out); n > 0 && out[n-1].Scope == w.Scope && out[n-1].Until.Equal(w.First) && out[n-1].Again.Equal(w.Again) {
+			out[n-1].Until = w.Until
+			continue
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// pricing is an attempt that only prices: it is void before it writes a line.
+func (j *Job) pricing(ctx context.Context, plan *Plan, c chunk, why string) (*attempt, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	a := &attempt{pass: &pass{job: j, plan: plan, chunk: c}, ids: store.Pass{ID: id, From: c.from, To: c.to, Period: j.Options.Period}}
+	return a, j.Store.VoidAttempt(ctx, id, why)
+}
+
+// priceLate fills in what the periods found would cost now.
+func (j *Job) priceLate(ctx context.Context, plan *Plan, c chunk, found []store.LateFinding) error {
+	var windows []store.DueWindow
+	for _, f := range found {
+		if f.Kind == "late" {
+			windows = append(windows, store.DueWindow{Scope: f.Scope, First: f.Begin, Until: f.End, Again: j.Options.Now.AddDate(100, 0, 0)})
+		}
+	}
+	for part := range slices.Chunk(merge(windows), maxLateWindows) {
+		a, err := j.pricing(ctx, plan, c, "what late usage would cost")
+		if err != nil {
+			return err
+		}
+		a.windows = part
+		set, digest, err := a.metrics()
+		if err != nil {
+			return err
+		}
+		usage, err := usageOfAll(set, metric.UsageOptions{Period: a.ids.Period, Attributes: true})
+		if err != nil {
+			return err
+		}
+		if err := j.Store.InsertPassPeriods(ctx, a.ids, a.windows, plan.closed, digest, usage, a.query()); err != nil {
+			return err
+		}
+		summary, err := j.Store.PassSummary(ctx, a.ids)
+		if err != nil {
+			return err
+		}
+		if _, err := a.writeLines(ctx, set, summary); err != nil {
+			return err
+		}
+		if err := j.Store.InsertPassLines(ctx, a.ids, a.query()); err != nil {
+			return err
+		}
+		prices, err := j.Store.LatePrices(ctx, a.ids)
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			if total, ok := prices[found[i].Scope][found[i].Begin]; ok {
+				found[i].FoundTotal = total
+			}
+		}
+	}
+	return nil
+}
+
+// tables are those that the metrics in any set read.
+func (t terms) tables(period time.Duration) []store.UsageTable {
+	var out []store.UsageTable
+	for _, set := range t.sets {
+		for _, m := range set.Metrics {
+			u := store.UsageTable{Table: m.Tables(period)[0], Scope: m.ScopeKey, Region: m.RegionKey, Time: m.Time, Tier: m.Tiered()}
+			if !slices.Contains(out, u) {
+				out = append(out, u)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b store.UsageTable) int { return strings.Compare(a.Table+a.Scope, b.Table+b.Scope) })
+	return out
+}

@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+)
+
+// NoteLost notes the periods of an attempt that have fewer usage rows than were
+// committed.
+func (s *Store) NoteLost(ctx context.Context, p Pass) error {
+	return s.Exec(ctx, "note_lost", Params{"run_id": p.ID, "from": p.From, "to": p.To})
+}
+
+// LateLook is a search for usage that arrived behind its commit.
+type LateLook struct {
+	Since, Now time.Time
+	Commits    uint64 // made since the last look
+	Tables     []UsageTable
+	Period     time.Duration
+}
+
+// LateSince says from when on tier rows have to be looked at. Since is in 1970
+// or before when nothing was ever committed.
+func (s *Store) LateSince(ctx context.Context) (LateLook, error) {
+	var l LateLook
+	err := s.Row(ctx, "late_since", nil, &l.Since, &l.Now, &l.Commits)
+	return l, err
+}
+
+func (l LateLook) candidates() string {
+	return strings.ReplaceAll(SQL("late_candidates"), "/* ROWS */", usageRows(l.Tables, true))
+}
+
+func (l LateLook) params() Params {
+	return Params{"since": l.Since, "period": int64(l.Period / time.Second)}
+}
+
+// LateDays counts, per day, the committed periods whose usage may have changed.
+func (s *Store) LateDays(ctx context.Context, l LateLook) ([]DueDay, error) {
+	if usageRows(l.Tables, true) == "" {
+		return nil, nil
+	}
+	var out []DueDay
+	text := strings.ReplaceAll(SQL("late_days"), "/* CANDIDATES */", l.candidates())
+	err := s.each(WithParams(ctx, l.params()), "late_days", text, func(rows driver.Rows) error {
+		var d DueDay
+		err := rows.Scan(&d.Day, &d.Periods)
+		d.Day = d.Day.UTC()
+		out = append(out, d)
+		return err
+	})
+	return out, err
+}
+
+// InsertLatePeriods writes down the look's candidates that begin in the pass's
+// window, with the usage found for each now.
+func (s *Store) InsertLatePeriods(ctx context.Context, p Pass, l LateLook, metricsDigest, usage, queryID string) error {
+	scopes := "SELECT scope, begin AS first, begin + {period:UInt32} AS until, committed + 1 AS again FROM (" + l.candidates() + ")"
+	text := strings.ReplaceAll(strings.ReplaceAll(SQL("insert_pass_periods"), "/* SCOPES */", scopes), "/* USAGE */", usage)
+	if err := s.conn.Exec(p.bind(ctx, queryID, Params{"closed": []string{}, "metrics_digest": metricsDigest, "since": l.Since}), text); err != nil {
+		return fmt.Errorf("insert_pass_periods of a look: %w", describe(err))
+	}
+	return nil
+}
+
+// LateFinding is a committed period whose usage is not what was committed.
+type LateFinding struct {
+	Scope          string          `json:"scope"`
+	Begin          time.Time       `json:"begin"`
+	End            time.Time       `json:"end"`
+	Kind           string          `json:"kind"` // late or lost
+	Revision       uint32          `json:"revision"`
+	CommittedRows  uint64          `json:"committed_rows"`
+	FoundRows      uint64          `json:"found_rows"`
+	Currency       string          `json:"currency"`
+	CommittedTotal decimal.Decimal `json:"committed_total"`
+	FoundTotal     decimal.Decimal `json:"found_total"`
+	Action         string          `json:"action"` // hold, reprocess or ignore
+	FoundAt        time.Time       `json:"found_at,omitzero"`
+
+	CommittedFingerprint, FoundFingerprint uint64 `json:"-"`
+}
+
+// Difference is what the finding is worth.
+func (f LateFinding) Difference() decimal.Decimal { return f.FoundTotal.Sub(f.CommittedTotal) }
+
+// LateFound lists the periods of a look whose usage changed; FoundTotal is
+// still as committed.
+func (s *Store) LateFound(ctx context.Context, p Pass, metricsDigest string) ([]LateFinding, error) {
+	return Collect(ctx, s, "late_found", Params{"run_id": p.ID, "from": p.From, "to": p.To, "metrics_digest": metricsDigest}, func(rows driver.Rows) (LateFinding, error) {
+		f := LateFinding{Kind: "late"}
+		err := rows.Scan(&f.Scope, &f.Begin, &f.End, &f.Revision, &f.CommittedRows, &f.CommittedFingerprint, &f.FoundRows, &f.FoundFingerprint, &f.Currency, &f.CommittedTotal)
+		f.Begin, f.End, f.FoundTotal = f.Begin.UTC(), f.End.UTC(), f.CommittedTotal
+		if f.FoundRows < f.CommittedRows {
+			f.Kind = "lost"
+		}
+		return f, err
+	})
+}
+
+// LatePrices says what the periods of an attempt that prices only would cost.
+func (s *Store) LatePrices(ctx context.Context, p Pass) (map[string]map[time.Time]decimal.Decimal, error) {
+	out := map[string]map[time.Time]decimal.Decimal{}
+	rows, err := s.Rows(ctx, "late_prices", Params{"run_id": p.ID})
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var scope string
+		var begin time.Time
+		var total decimal.Decimal
+		if err := rows.Scan(&scope, &begin, &total); err != nil {
+			return nil, err
+		}
+		if out[scope] == nil {
+			out[scope] = map[time.Time]decimal.Decimal{}
+		}
+		out[scope][begin.UTC()] = total
+	}
+	return out, describe(rows.Err())
+}
+
+// NoteLate stores findings. The token makes a repetition within one look
+// harmless.
+func (s *Store) NoteLate(ctx context.Context, look uuid.UUID, findings []LateFinding) error {
+	if len(findings) == 0 {
+		return nil
+	}
+	ctx = Settings(ctx, map[string]any{"insert_deduplication_token": "late:" + look.String(), "async_insert": 0})
+	batch, err := s.conn.PrepareBatch(ctx, "INSERT INTO late_usage (scope, begin, end, kind, revision, committed_rows, committed_fingerprint, found_rows, found_fingerprint, currency, committed_total, found_total, action, run_id)")
+	if err != nil {
+		return fmt.Errorf("insert late usage: %w", describe(err))
+	}
+	for _, f := range findings {
+		err := batch.Append(f.Scope, f.Begin, f.End, f.Kind, f.Revision, f.CommittedRows, f.CommittedFingerprint, f.FoundRows, f.FoundFingerprint, f.Currency, f.CommittedTotal, f.FoundTotal, f.Action, look)
+		if err != nil {
+			return fmt.Errorf("insert late usage: %w", err)
+		}
+	}
+	if err := batch.Send(); err != nil {
+		return fmt.Errorf("insert late usage: %w", describe(err))
+	}
+	return nil
+}
+
+// NoteLook stores that late usage was looked for.
+func (s *Store) NoteLook(ctx context.Context, l LateLook, candidates, late, lost uint64) error {
+	return s.Exec(ctx, "insert_late_look", Params{"looked_at": l.Now, "candidates": candidates, "late": late, "lost": lost})
+}
+
+// LateOpen lists the findings that still stand.
+func (s *Store) LateOpen(ctx context.Context) ([]LateFinding, error) {
+	return Collect(ctx, s, "late_open", nil, func(rows driver.Rows) (LateFinding, error) {
+		var f LateFinding
+		err := rows.Scan(&f.Scope, &f.Begin, &f.End, &f.Kind, &f.Revision, &f.CommittedRows, &f.FoundRows, &f.Currency, &f.CommittedTotal, &f.FoundTotal, &f.Action, &f.FoundAt)
+		f.Begin, f.End = f.Begin.UTC(), f.End.UTC()
+		return f, err
+	})
+}

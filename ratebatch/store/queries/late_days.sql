@@ -1,0 +1,5 @@
+-- name:    late_days
+-- purpose: Per day, how many committed periods have a tier row that was refreshed after their usage was read.
+-- params:  since DateTime64(6, 'UTC'), period UInt32 (seconds)
+-- reads:   CANDIDATES: the tier rows refreshed since, by their skip index, and the commits of those days
+SELECT toDate(begin) AS day, count() AS periods FROM (/* CANDIDATES */) GROUP BY day ORDER BY day

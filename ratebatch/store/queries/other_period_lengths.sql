@@ -1,0 +1,15 @@
+-- name:    other_period_lengths
+-- purpose: One period that counts and has another length than the given one.
+-- params:  period UInt32 (seconds), from DateTime('UTC')
+-- reads:   two narrow columns of period_commits; only such periods are looked at closer
+-- why:     rating the same time once in hours and once in days would bill it twice.
+SELECT scope, begin, end FROM (
+    SELECT p.scope AS scope, p.begin AS begin, argMax(p.end, p.rank) AS end, argMax(p.kind, p.rank) AS kind
+    FROM period_commits AS p
+    WHERE (p.scope, p.begin) IN (
+        SELECT scope, begin FROM period_commits
+        WHERE begin >= {from:DateTime('UTC')} AND toUnixTimestamp(end) - toUnixTimestamp(begin) != {period:UInt32})
+      AND p.run_id NOT IN (SELECT run_id FROM void_attempts)
+    GROUP BY p.scope, p.begin)
+WHERE kind = 'rated' AND toUnixTimestamp(end) - toUnixTimestamp(begin) != {period:UInt32}
+ORDER BY begin, scope LIMIT 1
