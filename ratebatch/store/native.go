@@ -442,9 +442,23 @@ func (in *nativeInput) values(c *Column, rows int) error {
 	}
 }
 
+// fixed reads n bytes. What is not there yet is made room for piece by piece,
+// so that a stream out of step cannot ask for memory it does not fill.
 func (in *nativeInput) fixed(dst []byte, n int) ([]byte, error) {
-	dst = resize(dst, n)
-	return dst, in.fill(dst)
+	const piece = 4 << 20
+	if cap(dst) >= n || n <= piece {
+		dst = resize(dst, n)
+		return dst, in.fill(dst)
+	}
+	dst = dst[:0]
+	for len(dst) < n {
+		at := len(dst)
+		dst = append(dst, make([]byte, min(piece, n-at))...)
+		if err := in.fill(dst[at:]); err != nil {
+			return dst, err
+		}
+	}
+	return dst, nil
 }
 
 func resize[T any](s []T, n int) []T {
@@ -455,10 +469,9 @@ func resize[T any](s []T, n int) []T {
 }
 
 func (in *nativeInput) strings(c *Column, rows int) error {
-	c.Offsets = resize(c.Offsets, rows+1)
+	c.Offsets = append(c.Offsets[:0], 0)
 	c.Bytes = c.Bytes[:0]
-	c.Offsets[0] = 0
-	for i := range rows {
+	for range rows {
 		var n int
 		if in.r < in.w && in.buf[in.r] < 0x80 {
 			n = int(in.buf[in.r])
@@ -477,13 +490,16 @@ func (in *nativeInput) strings(c *Column, rows int) error {
 			c.Bytes = append(c.Bytes, in.buf[in.r:in.r+n]...)
 			in.r += n
 		} else {
-			old := len(c.Bytes)
-			c.Bytes = append(c.Bytes, make([]byte, n)...)
-			if err := in.fill(c.Bytes[old:]); err != nil {
-				return err
+			for left := n; left > 0; {
+				at, step := len(c.Bytes), min(left, 1<<20)
+				c.Bytes = append(c.Bytes, make([]byte, step)...)
+				if err := in.fill(c.Bytes[at:]); err != nil {
+					return err
+				}
+				left -= step
 			}
 		}
-		c.Offsets[i+1] = uint32(len(c.Bytes))
+		c.Offsets = append(c.Offsets, uint32(len(c.Bytes)))
 	}
 	return nil
 }
