@@ -30,6 +30,41 @@ func rate(tb testing.TB, s *store.Store, month string, revision uint32, prices m
 	exporttest.Commit(tb, s, run, revision, "alpha", exporttest.Hour(month, 0), exporttest.Hour(month, until))
 }
 
+func TestChargesOfAnInvoiceAddUpToWhatIsPayable(t *testing.T) {
+	s := openStore(t)
+	rate(t, s, "2026-01", 1, map[string]string{"vm-1": "10.004", "vm-2": "0.003"})
+	exporttest.Close(t, s, "2026-01", 1)
+	for _, partition := range []exporter.Partition{exporter.ByDay, exporter.ByScope, exporter.Whole} {
+		dir := t.TempDir()
+		in := input(t, s, dir)
+		in.Month, in.Dataset, in.RoundTo, in.Partition = exporttest.Hour("2026-01", 0), "focus", 2, partition
+		r := export(t, in)
+		sum, adjustments := decimal.Zero, 0
+		for _, row := range rows(t, dir, r) {
+			if row["InvoiceId"] != exporter.StatementID(in.Month, "alpha", "EUR").String() {
+				t.Errorf("invoice %v", row["InvoiceId"])
+			}
+			sum = sum.Add(decimal.RequireFromString(row["BilledCost"].(string)))
+			if row["ChargeCategory"] == "Adjustment" {
+				adjustments++
+			}
+		}
+		if sum.String() != "10.01" || adjustments != 1 || r.Totals["EUR"] != "10.01" {
+			t.Errorf("%s: charges add up to %s with %d adjustments, manifest %s", partition, sum, adjustments, r.Totals["EUR"])
+		}
+		m := manifest(t, dir, r)
+		for _, f := range m.Files {
+			if report, err := exporter.FocusCheck(t.Context(), filepath.Join(dir, filepath.Dir(r.Manifest), f.Path), "1.3"); err != nil || len(report.Findings) > 0 {
+				t.Errorf("focus check: %+v (%v)", report.Findings, err)
+			}
+		}
+		b, _ := bucketfile.New(dir)
+		if v, err := exporter.Verify(t.Context(), b, nil); err != nil || len(v) != 1 || len(v[0].Problems) > 0 {
+			t.Errorf("%+v (%v)", v, err)
+		}
+	}
+}
+
 func TestCorrectionsOfClosedMonths(t *testing.T) {
 	s := openStore(t)
 	dir := t.TempDir()

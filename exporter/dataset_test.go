@@ -17,7 +17,9 @@ import (
 	"github.com/shopspring/decimal"
 
 	"github.com/ratebatch/ratebatch/exporter"
+	"github.com/ratebatch/ratebatch/exporter/bucket/buckettest"
 	bucketfile "github.com/ratebatch/ratebatch/exporter/bucket/file"
+	buckets3 "github.com/ratebatch/ratebatch/exporter/bucket/s3"
 	"github.com/ratebatch/ratebatch/exporter/exporttest"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
@@ -388,5 +390,36 @@ func TestTheGraceOfReplacedDeliveries(t *testing.T) {
 	in.Now = time.Now().Add(2 * time.Hour)
 	if again := export(t, in); !again.Unchanged || deliveries() != 1 {
 		t.Errorf("after the grace: %d deliveries", deliveries())
+	}
+}
+
+func TestExportToS3(t *testing.T) {
+	server := buckettest.Start(t)
+	s, _ := awkward(t)
+	b, err := buckets3.New(t.Context(), buckets3.Options{Bucket: "finance", Prefix: "rated", Endpoint: server.Proxy, PathStyle: true, MaxAttempts: 3, MaxBackoff: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	dir := t.TempDir()
+	in := input(t, s, dir)
+	folder := export(t, in)
+	in.Bucket = b
+	server.SetFault(buckettest.Answer("put", 503, "SlowDown", -1))
+	if _, err := exporter.Run(t.Context(), in); ratebatch.ExitCode(err) != ratebatch.ExitTryAgain {
+		t.Errorf("a store that refuses: %v", err)
+	}
+	server.SetFault(buckettest.LoseAnswer("put", 2))
+	result := export(t, in)
+	server.SetFault(nil)
+	if result.Delivery != folder.Delivery || result.Bytes != folder.Bytes {
+		t.Errorf("the store got %+v, the folder %+v", result, folder)
+	}
+	if again := export(t, in); !again.Unchanged {
+		t.Errorf("written again: %+v", again)
+	}
+	verified, err := exporter.Verify(t.Context(), b, nil)
+	if err != nil || len(verified) != 1 || len(verified[0].Problems) > 0 || verified[0].Totals["EUR"] != awkwardTotal {
+		t.Errorf("%+v (%v)", verified, err)
 	}
 }

@@ -1,13 +1,18 @@
 package exporter
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
 )
 
 const focusDataset = "focus"
@@ -28,10 +33,10 @@ var focusFields = []Field{
 	{Name: "BillingCurrency", Kind: String, Doc: "ISO 4217"},
 	{Name: "BillingPeriodEnd", Kind: Timestamp, Doc: "end of the month, exclusive"},
 	{Name: "BillingPeriodStart", Kind: Timestamp, Doc: "begin of the month"},
-	{Name: "ChargeCategory", Kind: String, Doc: "Usage"},
+	{Name: "ChargeCategory", Kind: String, Doc: "Usage; Adjustment for the rounding of an invoice"},
 	{Name: "ChargeClass", Kind: String, Nullable: true, Doc: "Correction for a closed month's correction"},
 	{Name: "ChargeDescription", Kind: String, Nullable: true, Doc: "metric and resource"},
-	{Name: "ChargeFrequency", Kind: String, Doc: "Usage-Based"},
+	{Name: "ChargeFrequency", Kind: String, Doc: "Usage-Based; One-Time for adjustments"},
 	{Name: "ChargePeriodEnd", Kind: Timestamp, Doc: "end of the rated period, exclusive"},
 	{Name: "ChargePeriodStart", Kind: Timestamp, Doc: "begin of the rated period"},
 	{Name: "ConsumedQuantity", Kind: Decimal, Nullable: true, Unit: "ConsumedUnit", Doc: "metered quantity"},
@@ -48,11 +53,11 @@ var focusFields = []Field{
 	{Name: "PricingUnit", Kind: String, Nullable: true, Doc: "unit of PricingQuantity"},
 	{Name: "ProviderName", Kind: String, Doc: "operator of the cloud; deprecated since 1.3"},
 	{Name: "PublisherName", Kind: String, Doc: "operator of the cloud; deprecated since 1.3"},
-	{Name: "RegionId", Kind: String, Doc: "region"},
-	{Name: "RegionName", Kind: String, Doc: "region"},
-	{Name: "ResourceId", Kind: String, Doc: "instance, port or disk"},
+	{Name: "RegionId", Kind: String, Nullable: true, Doc: "region; null on adjustments"},
+	{Name: "RegionName", Kind: String, Nullable: true, Doc: "region"},
+	{Name: "ResourceId", Kind: String, Nullable: true, Doc: "instance, port or disk; null on adjustments"},
 	{Name: "ResourceName", Kind: String, Nullable: true, Doc: "name at the time of the charge"},
-	{Name: "ResourceType", Kind: String, Doc: "Instance, Disk, Port or Resource"},
+	{Name: "ResourceType", Kind: String, Nullable: true, Doc: "Instance, Disk, Port or Resource"},
 	{Name: "ServiceCategory", Kind: String, Doc: "Compute, Storage, Networking or Other"},
 	{Name: "ServiceName", Kind: String, Doc: "one per category"},
 	{Name: "ServiceProviderName", Kind: String, Doc: "operator of the cloud"},
@@ -379,4 +384,130 @@ func (s *focusSink) row(t *table, row int) {
 		panic(fmt.Sprintf("focus row of %d columns, not %d", at, len(s.table.cols)))
 	}
 	s.table.rows++
+}
+
+// adjust writes the row that makes the charges of an invoice add up to what is
+// payable: the statement's total is rounded, its charges are not.
+func (s *focusSink) adjust(scope, currency string, amount decimal.Decimal) error {
+	word, ok := wordOf(amount)
+	if !ok {
+		return overflowError{amount}
+	}
+	name := s.names[scope]
+	account := name.Domain
+	if account == "" {
+		account = scope
+	}
+	invoice := StatementID(s.month, scope, currency)
+	values := map[string]string{"BillingAccountId": account, "BillingCurrency": currency, "ChargeCategory": "Adjustment", "ChargeDescription": "Rounding of the statement",
+		"ChargeFrequency": "One-Time", "InvoiceDetailId": "rounding", "InvoiceId": invoice.String(), "PricingCategory": "Standard",
+		"ServiceCategory": "Other", "ServiceName": "Rounding", "ServiceSubcategory": "Other (Other)", "SubAccountId": scope, "SubAccountName": name.Name, "SubAccountType": "Project",
+		"x_LineId": uuid.NewSHA1(invoice, []byte("rounding")).String(), "x_RuleId": "rounding"}
+	for i, f := range s.table.schema.Fields {
+		c := &s.table.cols[i]
+		switch f.Name {
+		case "BilledCost", "ContractedCost", "EffectiveCost", "ListCost":
+			c.put(word[:])
+		case "BillingPeriodStart", "ChargePeriodStart":
+			putTime(c, s.month)
+		case "BillingPeriodEnd", "ChargePeriodEnd":
+			putTime(c, s.over)
+		case "HostProviderName", "InvoiceIssuerName", "ProviderName", "PublisherName", "ServiceProviderName":
+			c.putWord([]byte(s.operator))
+		default:
+			if text, ok := values[f.Name]; ok && text != "" {
+				c.put([]byte(text))
+			} else {
+				c.putNull()
+			}
+		}
+	}
+	s.table.rows++
+	return nil
+}
+
+// writeAdjustments adds the rounding of a closed month's invoices to a FOCUS
+// delivery. An open month has no invoices yet.
+func (e *export) writeAdjustments(ctx context.Context, m *Manifest) error {
+	totals, err := e.Store.ExportScopeTotals(ctx, e.window)
+	if err != nil {
+		return err
+	}
+	exact := map[scopeCurrency]decimal.Decimal{}
+	for _, t := range totals {
+		exact[scopeCurrency{t.Scope, t.Currency}] = t.Total
+	}
+	for _, c := range e.corrections {
+		for _, t := range c.totals {
+			key := scopeCurrency{t.Scope, t.Currency}
+			exact[key] = exact[key].Add(t.Total)
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(exact), func(a, b scopeCurrency) int {
+		return cmp.Or(cmp.Compare(a.scope, b.scope), cmp.Compare(a.currency, b.currency))
+	})
+	p := part{path: "rounding." + e.Format}
+	if e.Partition == ByDay {
+		day := e.window.From.Format("2006-01-02")
+		p.path, p.partition = "day="+day+"/"+p.path, map[string]string{"day": day}
+	}
+	parts := map[string]*focusSink{}
+	var order []*focusSink
+	sums := map[string]decimal.Decimal{}
+	for _, key := range keys {
+		amount := exact[key].RoundBank(e.RoundTo).Sub(exact[key])
+		if amount.IsZero() {
+			continue
+		}
+		of := p
+		if e.Partition == ByScope {
+			of.path, of.partition = "scope="+url.PathEscape(key.scope)+"/"+p.path, map[string]string{"scope": key.scope}
+		}
+		sink := parts[of.path]
+		if sink == nil {
+			if len(order) > 0 { // scopes come in order: the file before is finished
+				if err := e.endAdjustments(m, order[len(order)-1]); err != nil {
+					return err
+				}
+			}
+			out := &output{e: e, ctx: ctx, schema: e.schema(), path: e.prefix + of.path, partition: of.partition}
+			defer out.abort()
+			sink = newFocusSink(out, e)
+			parts[of.path] = sink
+			order = append(order, sink)
+		}
+		if err := sink.adjust(key.scope, key.currency, amount); err != nil {
+			return err
+		}
+		if sink.table.rows == rowsPerGroup {
+			if err := sink.flush(); err != nil {
+				return err
+			}
+		}
+		sums[key.currency] = sums[key.currency].Add(amount)
+	}
+	if len(order) > 0 {
+		if err := e.endAdjustments(m, order[len(order)-1]); err != nil {
+			return err
+		}
+	}
+	for currency, sum := range sums {
+		before, err := decimal.NewFromString(m.Totals[currency])
+		if err != nil {
+			return err
+		}
+		m.Totals[currency] = before.Add(sum).String()
+	}
+	return nil
+}
+
+func (e *export) endAdjustments(m *Manifest, sink *focusSink) error {
+	if err := sink.end(); err != nil {
+		return err
+	}
+	for _, f := range sink.out.files {
+		m.Files = append(m.Files, f)
+		m.Rows += f.Rows
+	}
+	return nil
 }

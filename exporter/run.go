@@ -391,7 +391,7 @@ func (e *export) delivery() string {
 	}
 	switch e.Dataset { // what else their files depend on
 	case focusDataset:
-		parts = append(parts, e.Operator, fmt.Sprint(e.names))
+		parts = append(parts, e.Operator, strconv.Itoa(int(e.RoundTo)), fmt.Sprint(e.names))
 	case statementSchema.Dataset:
 		parts = append(parts, strconv.Itoa(int(e.RoundTo)), fmt.Sprint(e.names))
 	}
@@ -515,6 +515,11 @@ func (e *export) write(ctx context.Context, delivery string) (*Manifest, error) 
 	}
 	if err := e.writeCorrections(ctx, m); err != nil {
 		return nil, err
+	}
+	if e.Dataset == focusDataset && e.closed {
+		if err := e.writeAdjustments(ctx, m); err != nil {
+			return nil, err
+		}
 	}
 	if len(m.Files) == 0 { // an empty dataset is one too: a file with the columns and no rows
 		f, err := e.writeEmpty(ctx)
@@ -687,6 +692,7 @@ type fileWriter struct {
 	format formatWriter
 	sum    hash.Hash
 	file   File
+	err    error // of the first write that failed
 
 	endLater *func() error // of a stream: where to put what ends it
 }
@@ -701,7 +707,8 @@ func (e *export) create(ctx context.Context, path string, schema Schema, partiti
 	if e.stream {
 		format = ArrowStream
 	}
-	if w.format, err = newFormatWriter(format, w, schema); err != nil {
+	w.format, err = newFormatWriter(format, w, schema)
+	if err := w.failed(err); err != nil {
 		return nil, errors.Join(err, object.Abort())
 	}
 	if stream, ok := e.Bucket.(*streamBucket); ok {
@@ -710,34 +717,52 @@ func (e *export) create(ctx context.Context, path string, schema Schema, partiti
 	return w, nil
 }
 
-// Write implements io.Writer below the format's writer.
+// Write implements io.Writer below the format's writer. Arrow's writers panic
+// when a write fails, at some places, so the first error is kept here, what
+// follows is dropped, and every call below ends with a look at it.
 func (w *fileWriter) Write(p []byte) (int, error) {
+	if w.err != nil {
+		return len(p), nil
+	}
 	n, err := w.object.Write(p)
 	w.sum.Write(p[:n])
 	w.file.Bytes += uint64(n)
-	return n, err
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	w.err = err
+	return len(p), nil
 }
 
 var _ io.Writer = (*fileWriter)(nil)
 
-func (w *fileWriter) write(t *table) error {
-	w.file.Rows += uint64(t.rows)
-	if err := w.format.write(t); err != nil {
+// failed gives the error of the place before that of the format: the second
+// follows from the first.
+func (w *fileWriter) failed(err error) error {
+	if w.err != nil {
+		err = w.err
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", w.file.Path, err)
 	}
 	return nil
 }
 
+func (w *fileWriter) write(t *table) error {
+	w.file.Rows += uint64(t.rows)
+	return w.failed(w.format.write(t))
+}
+
 func (w *fileWriter) commit() (*File, error) {
 	if w.endLater != nil {
-		*w.endLater = w.format.Close
+		*w.endLater = func() error { return w.failed(w.format.Close()) }
 		return &w.file, nil
 	}
-	if err := w.format.Close(); err != nil {
-		return nil, fmt.Errorf("%s: %w", w.file.Path, err)
+	if err := w.failed(w.format.Close()); err != nil {
+		return nil, err
 	}
 	if err := w.object.Commit(); err != nil {
-		return nil, fmt.Errorf("%s: %w", w.file.Path, err)
+		return nil, w.failed(err)
 	}
 	w.file.SHA256 = hex.EncodeToString(w.sum.Sum(nil))
 	return &w.file, nil

@@ -209,3 +209,13 @@ func (s *Store) ExportCorrections(ctx context.Context, w CorrectionWindow, first
 	p["first_scope"], p["last_scope"] = first, last
 	return s.Blocks(ctx, "export_corrections", p)
 }
+
+// ExportScopeTotals gives what each scope's commits amount to, per currency;
+// Commits is not filled.
+func (s *Store) ExportScopeTotals(ctx context.Context, w ExportWindow) ([]CorrectionTotal, error) {
+	return Collect(ctx, s, "export_scope_totals", w.params(), func(rows driver.Rows) (CorrectionTotal, error) {
+		var t CorrectionTotal
+		err := rows.Scan(&t.Scope, &t.Currency, &t.Total)
+		return t, err
+	})
+}

@@ -190,7 +190,9 @@ func Answer(operation string, status int, code string, times int) Fault {
 		}
 		mu.Lock()
 		hit := times != 0
-		times--
+		if times > 0 {
+			times--
+		}
 		mu.Unlock()
 		if !hit {
 			return false
@@ -241,7 +243,9 @@ func counted(operation string, times int, do func(w http.ResponseWriter, r *http
 		}
 		mu.Lock()
 		hit := times != 0
-		times--
+		if times > 0 {
+			times--
+		}
 		mu.Unlock()
 		if hit {
 			do(w, r, through)
