@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ratebatch/ratebatch/exporter/exportbench"
 	"github.com/ratebatch/ratebatch/fixtures/bench"
+	"github.com/ratebatch/ratebatch/fixtures/simulate"
 	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
@@ -22,11 +26,15 @@ type benchSize struct {
 	scopes, instances, hours int // usage of the rate benchmarks
 	runs                     int
 	engineRows               int
+	exported                 exportbench.Cloud
 }
 
+// benchSizes: the full size is the one that the limits are promised for, 14.4
+// million rows; the middle one takes minutes and shows the same ratios.
 var benchSizes = map[string]benchSize{
-	"quick": {scopes: 50, instances: 20, hours: 24, runs: 3, engineRows: 50_000},
-	"":      {scopes: 500, instances: 40, hours: 720, runs: 5, engineRows: 1_000_000},
+	"quick":  {scopes: 50, instances: 20, hours: 24, runs: 3, engineRows: 50_000, exported: exportbench.MonthQuick},
+	"middle": {scopes: 500, instances: 40, hours: 96, runs: 5, engineRows: 1_000_000, exported: exportbench.Cloud{Month: "2026-03", Scopes: 100, Resources: 20, Hours: 720}},
+	"full":   {scopes: 500, instances: 40, hours: 720, runs: 5, engineRows: 1_000_000, exported: exportbench.Month},
 }
 
 // suite is one group of figures.
@@ -37,11 +45,13 @@ type suite struct {
 
 var suites = []suite{
 	{"engine", benchEngine},
+	{"storage", benchStorage},
 	{"rate", benchRate},
+	{"export", benchExport},
 }
 
 func newBenchCmd(p *program) *cobra.Command {
-	var quick bool
+	var quick, full bool
 	var only, out string
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -52,15 +62,21 @@ speed does not matter; limits are those the project promises.`,
 		Example: "  ratebatch bench\n  ratebatch bench --quick --only rate",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			size := benchSizes[""]
-			if quick {
-				size = benchSizes["quick"]
+			size := "middle"
+			switch {
+			case quick && full:
+				return &ratebatch.ConfigError{Err: errors.New("--quick and --full")}
+			case quick:
+				size = "quick"
+			case full:
+				size = "full"
 			}
-			return p.bench(cmd.Context(), size, only, out)
+			return p.bench(cmd.Context(), benchSizes[size], only, out)
 		},
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "every benchmark once, small: that none rots")
-	cmd.Flags().StringVar(&only, "only", "", "only this group: engine, rate, …")
+	cmd.Flags().BoolVar(&full, "full", false, "the sizes that the limits are promised for: half an hour")
+	cmd.Flags().StringVar(&only, "only", "", "only this group: engine, storage, rate or export")
 	cmd.Flags().StringVar(&out, "out", "bench/results.json", "where to write the figures")
 	return cmd
 }
@@ -98,7 +114,7 @@ func (p *program) bench(ctx context.Context, size benchSize, only, out string) e
 }
 
 func benchEngine(ctx context.Context, _ *program, dir string, size benchSize) ([]bench.Figure, error) {
-	some, err := enginebench.Run(ctx, enginebench.Options{Dir: dir, Rows: size.engineRows, Runs: size.runs})
+	some, err := enginebench.Run(ctx, enginebench.Options{Dir: filepath.Join(dir, "data"), Rows: size.engineRows, Runs: size.runs})
 	out := make([]bench.Figure, len(some))
 	for i, f := range some {
 		out[i] = bench.Figure(f)
@@ -133,21 +149,47 @@ func benchMetrics(factor string) []byte {
 `)
 }
 
-func benchRate(ctx context.Context, p *program, dir string, size benchSize) (figures []bench.Figure, err error) {
-	e, err := engine.Open(ctx, engine.Options{DataDir: dir, Database: "bench", Create: true, Log: p.log})
+// benchDatabase hands a fresh, migrated database that keeps data of any year
+// to use.
+func benchDatabase(ctx context.Context, p *program, dir string, use func(*engine.Engine, *store.Store) error) (err error) {
+	e, err := engine.Open(ctx, engine.Options{DataDir: filepath.Join(dir, "data"), Database: "bench", Create: true, Log: p.log})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() {
-		if closeErr := e.Close(); err == nil {
-			err = closeErr
-		}
-	}()
+	defer func() { err = errors.Join(err, e.Close()) }()
 	s := store.New(e.Conn(), e.Database())
 	keep := store.Retention{Raw: demoRetention, FiveMin: demoRetention, Hourly: demoRetention}
 	if _, err := s.Migrate(ctx, store.MigrateOptions{Retention: keep}); err != nil {
-		return nil, err
+		return err
 	}
+	return use(e, s)
+}
+
+func benchStorage(ctx context.Context, p *program, dir string, _ benchSize) (figures []bench.Figure, err error) {
+	err = benchDatabase(ctx, p, dir, func(_ *engine.Engine, s *store.Store) error {
+		figures, err = simulate.Storage(ctx, s)
+		return err
+	})
+	return figures, err
+}
+
+func benchExport(ctx context.Context, p *program, dir string, size benchSize) (figures []bench.Figure, err error) {
+	err = benchDatabase(ctx, p, dir, func(e *engine.Engine, _ *store.Store) error {
+		figures, err = exportbench.Measure(ctx, e, filepath.Join(dir, "files"), size.exported, size.runs)
+		return err
+	})
+	return figures, err
+}
+
+func benchRate(ctx context.Context, p *program, dir string, size benchSize) (figures []bench.Figure, err error) {
+	err = benchDatabase(ctx, p, dir, func(e *engine.Engine, s *store.Store) error {
+		figures, err = measureRate(ctx, p, e, s, size)
+		return err
+	})
+	return figures, err
+}
+
+func measureRate(ctx context.Context, p *program, e *engine.Engine, s *store.Store, size benchSize) (figures []bench.Figure, err error) {
 	if err := bench.HourlyUsage(ctx, e.Conn(), size.scopes, size.instances, size.hours); err != nil {
 		return nil, err
 	}
