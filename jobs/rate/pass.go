@@ -19,7 +19,7 @@ import (
 const codeThrowIf = 395
 
 // retryAfter is the pause before the next attempt when an answer was lost.
-var retryAfter = time.Second
+const retryAfter = time.Second
 
 // pass rates one chunk of due days, in as many attempts as it takes.
 type pass struct {
@@ -74,7 +74,7 @@ func (p *pass) run(ctx context.Context) error {
 			// The answer was lost. What the statement did is ended and void;
 			// commits that went through stay, the rest is still due.
 			p.job.Log.WarnContext(ctx, "answer lost", jobs.KeyRunID, id, "error", err, "attempt", len(p.attempts))
-			if err := sleep(ctx, time.Duration(len(p.attempts))*retryAfter); err != nil {
+			if err := sleep(ctx, time.Duration(len(p.attempts))*p.job.Options.retryAfter()); err != nil {
 				return err
 			}
 			continue

@@ -30,6 +30,14 @@ type Options struct {
 	Late        LatePolicy
 	MaxPassRows uint64 // estimated usage rows of one pass; 0: the default
 	Author      string
+	RetryAfter  time.Duration // pause when an answer was lost; 0: a second
+}
+
+func (o Options) retryAfter() time.Duration {
+	if o.RetryAfter == 0 {
+		return retryAfter
+	}
+	return o.RetryAfter
 }
 
 const (
