@@ -58,7 +58,7 @@ type Input struct {
 
 	Now     time.Time     // decides whether the month is over
 	Grace   time.Duration // how long a delivery that was replaced stays readable
-	Workers int           // files written at the same time; 0: one per processor, at most 4
+	Workers int           // files written at the same time; 0: one per processor, at most 2; each takes about 100 MB
 	Version string        // of the program, for the manifest
 	RunID   uuid.UUID
 	Log     *slog.Logger
@@ -194,7 +194,7 @@ func (in *Input) complete() error {
 		in.Log = slog.New(slog.DiscardHandler)
 	}
 	if in.Workers <= 0 {
-		in.Workers = min(runtime.GOMAXPROCS(0), 4)
+		in.Workers = min(runtime.GOMAXPROCS(0), 2)
 	}
 	in.Month = in.Month.UTC()
 	if !in.Month.Equal(time.Date(in.Month.Year(), in.Month.Month(), 1, 0, 0, 0, 0, time.UTC)) {

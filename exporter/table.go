@@ -6,7 +6,7 @@ import (
 
 // rowsPerGroup bounds what a file in the making keeps in memory: one Parquet
 // row group, one Arrow record.
-const rowsPerGroup = 1 << 18
+const rowsPerGroup = 1 << 17
 
 // table is one row group in memory, column by column. A column is a dictionary
 // of words and one index per row, because usage repeats: the same resources
