@@ -14,6 +14,8 @@ func commands(p *program) []*cobra.Command {
 		newCloseCmd(p),
 		newReopenCmd(p),
 		newExportCmd(p),
+		newReconcileCmd(p),
+		newFocusCmd(p),
 		newPlanCmd(p),
 		newMetricsCmd(p),
 		newQuoteCmd(p),

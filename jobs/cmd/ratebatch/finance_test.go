@@ -26,12 +26,6 @@ func TestFinance(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, now: func() time.Time { return time.Date(2026, 4, 15, 0, 0, 0, 0, time.UTC) }, log: slog.New(slog.DiscardHandler)}
 		root := newRootCmd(p)
-		for _, c := range root.Commands() {
-			if c.Name() == "focus" || c.Name() == "reconcile" {
-				root.RemoveCommand(c)
-			}
-		}
-		root.AddCommand(newFocusCmd(p), newReconcileCmd(p))
 		root.SetArgs(append([]string{"--data", o.DataDir, "--database", o.Database}, args...))
 		err := root.ExecuteContext(t.Context())
 		if err != nil {
