@@ -114,7 +114,6 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 	if maxRows == 0 {
 		maxRows = DefaultMaxPassRows
 	}
-	var again []store.DueWindow
 	if len(days) > 0 {
 		from, to := days[0].Day, days[len(days)-1].Day.AddDate(0, 0, 1)
 		rows, err := j.Store.TierRows(ctx, from, to)
@@ -122,11 +121,9 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 			return result, err
 		}
 		for _, c := range chunks(days, rows, x.terms.edges(from, to), maxRows, maxPassPeriods) {
-			windows, err := j.lookAt(ctx, plan, look, c, months(x.closed), &result)
-			if err != nil {
+			if err := j.lookAt(ctx, plan, look, c, months(x.closed), &result); err != nil {
 				return result, err
 			}
-			again = append(again, windows...)
 		}
 	}
 	if err := j.Store.NoteLook(ctx, look, result.Candidates, result.Late, result.Lost); err != nil {
@@ -135,7 +132,42 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 	if result.Lost > 0 {
 		j.Log.ErrorContext(ctx, "usage lost", jobs.KeyRunID, run.ID, "periods", result.Lost, "hint", "see 'ratebatch status --late'")
 	}
+	again, err := j.lateAgain(ctx, look, months(x.closed))
+	if err != nil {
+		return result, err
+	}
 	return result, j.rateLate(ctx, x.terms, again, run, &result)
+}
+
+// lateAgain lists the periods that the policy says to rate again, of all the
+// findings that stand: those of a run that died before it rated them too, and
+// those that an earlier policy held.
+func (j *Job) lateAgain(ctx context.Context, look store.LateLook, closed []time.Time) ([]store.DueWindow, error) {
+	open, err := j.Store.LateOpen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	oldest, _, err := j.Store.OldestRatable(ctx, j.Options.Now, j.Options.Period)
+	if err != nil {
+		return nil, err
+	}
+	var again []store.DueWindow
+	for _, f := range open {
+		if f.Kind == "late" && !f.Begin.Before(oldest) && j.lateAction(f, closed) == Reprocess {
+			again = append(again, store.DueWindow{Scope: f.Scope, First: f.Begin, Until: f.End, Again: look.Now})
+		}
+	}
+	return merge(again), nil
+}
+
+// lateAction is what happens to a finding now. A closed month is corrected by a
+// person's word only, and lost usage is never rated again.
+func (j *Job) lateAction(f store.LateFinding, closed []time.Time) string {
+	action := j.Options.Late.action(j.Options.Now.Sub(f.End))
+	if f.Kind == "lost" || action == Reprocess && slices.ContainsFunc(closed, monthOf(f.Begin).Equal) {
+		return Hold
+	}
+	return action
 }
 
 // rateLate rates again what the policy says.
@@ -155,57 +187,49 @@ func (j *Job) rateLate(ctx context.Context, t terms, again []store.DueWindow, ru
 }
 
 // lookAt compares the usage of one chunk's candidates with their commits and
-// returns the periods to rate again.
-func (j *Job) lookAt(ctx context.Context, plan *Plan, look store.LateLook, c chunk, closed []time.Time, result *LateResult) ([]store.DueWindow, error) {
+// notes what differs.
+func (j *Job) lookAt(ctx context.Context, plan *Plan, look store.LateLook, c chunk, closed []time.Time, result *LateResult) error {
 	a, err := j.pricing(ctx, plan, c, "a look for late usage")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	set, digest, err := a.metrics()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	usage, err := usageOfAll(set, metric.UsageOptions{Period: a.ids.Period, Attributes: true})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := j.Store.InsertLatePeriods(ctx, a.ids, look, digest, usage, a.query()); err != nil {
-		return nil, err
+		return err
 	}
 	found, err := j.Store.LateFound(ctx, a.ids, digest)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	summary, err := j.Store.PassSummary(ctx, a.ids)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	result.Candidates += summary.Periods + summary.Lost
 	if len(found) == 0 {
-		return nil, nil
+		return nil
 	}
 	if err := j.priceLate(ctx, plan, c, found); err != nil {
-		return nil, err
+		return err
 	}
-	var again []store.DueWindow
 	for i := range found {
 		f := &found[i]
-		f.Action = j.Options.Late.action(j.Options.Now.Sub(f.End))
+		f.Action = j.lateAction(*f, closed)
 		if f.Kind == "lost" {
-			f.Action = Hold
 			result.Lost++
 			continue
 		}
 		result.Late++
 		result.Difference[f.Currency] = result.Difference[f.Currency].Add(f.Difference())
-		if slices.ContainsFunc(closed, monthOf(f.Begin).Equal) && f.Action == Reprocess {
-			f.Action = Hold // a closed month is corrected by a person's word only
-		}
-		if f.Action == Reprocess {
-			again = append(again, store.DueWindow{Scope: f.Scope, First: f.Begin, Until: f.End, Again: look.Now})
-		}
 	}
-	return merge(again), j.Store.NoteLate(ctx, a.ids.ID, found)
+	return j.Store.NoteLate(ctx, a.ids.ID, found)
 }
 
 // merge joins windows of a scope that follow each other; they are sorted.

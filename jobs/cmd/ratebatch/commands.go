@@ -13,6 +13,7 @@ func commands(p *program) []*cobra.Command {
 		newResetCmd(p),
 		newCloseCmd(p),
 		newReopenCmd(p),
+		newRetentionCmd(p),
 		newExportCmd(p),
 		newReconcileCmd(p),
 		newFocusCmd(p),

@@ -101,7 +101,7 @@ var faultJobs = []faultJob{
 	{name: "late usage", prepare: func(b *billed) {
 		b.rateWhole("hold")
 		b.usage("alpha", "2026-11-30 23:00:00", 2, "1800", "2099-01-01 00:00:00")
-		b.usage("gamma", "2026-11-30 23:00:00", 2, "1800", "2026-11-30 00:00:00")
+		b.usage("gamma", "2026-11-30 23:00:00", 2, "1800", "2026-11-28 00:00:00")
 	}, run: rateOnce("reprocess"), exports: true},
 	{name: "reprocess", prepare: func(b *billed) {
 		b.rateWhole("hold")
@@ -167,8 +167,8 @@ func (b *billed) begin(j faultJob) {
 		"leases", "pass_periods", "pass_lines", "late_usage", "late_looks", "scope_failures", "complete_months", "instance_metrics_hourly"} {
 		b.sql("TRUNCATE TABLE " + table)
 	}
-	b.usage("alpha", "2026-11-30 20:00:00", 6, "3600", "2026-11-30 00:00:00")
-	b.usage("beta", "2026-11-30 20:00:00", 6, "1800", "2026-11-30 00:00:00")
+	b.usage("alpha", "2026-11-30 20:00:00", 6, "3600", "2026-11-28 00:00:00")
+	b.usage("beta", "2026-11-30 20:00:00", 6, "1800", "2026-11-28 00:00:00")
 	v := metricVersions()
 	digest, _, _, err := v.read("metrics.yaml", []byte(faultMetrics))
 	if err != nil {

@@ -37,8 +37,8 @@ func newBilled(t *testing.T) *billed {
 	t.Helper()
 	e := storetest.Shared(t)
 	b := &billed{T: t, e: e, s: store.New(e.Conn(), e.Database()), flags: []string{"--data", enginetest.Options(t).DataDir, "--database", e.Database()}}
-	b.usage("alpha", "2026-11-30 20:00:00", 6, "3600", "2026-11-30 00:00:00")
-	b.usage("beta", "2026-11-30 20:00:00", 6, "1800", "2026-11-30 00:00:00")
+	b.usage("alpha", "2026-11-30 20:00:00", 6, "3600", "2026-11-28 00:00:00")
+	b.usage("beta", "2026-11-30 20:00:00", 6, "1800", "2026-11-28 00:00:00")
 	b.must("watermark", "--region", "one", "--until", "2026-12-01T02:00:00Z")
 	b.plan("1.00")
 	return b
@@ -324,7 +324,7 @@ func TestTimeoutsAndWaiting(t *testing.T) {
 func TestShardsShareTheScopes(t *testing.T) {
 	b := newBilled(t)
 	for _, scope := range []string{"c", "d", "e", "f"} {
-		b.usage(scope, "2026-11-30 20:00:00", 6, "3600", "2026-11-30 00:00:00")
+		b.usage(scope, "2026-11-30 20:00:00", 6, "3600", "2026-11-28 00:00:00")
 	}
 	b.fails(ratebatch.ExitConfig, "0/4", "rate", "--shard", "4/4")
 	first, second := b.rate("--shard", "0/2"), b.rate("--shard", "1/2")
@@ -333,5 +333,125 @@ func TestShardsShareTheScopes(t *testing.T) {
 	}
 	if r := b.rate(); r.Periods != 0 {
 		t.Errorf("%d periods were left", r.Periods)
+	}
+}
+
+// Usage that arrives behind its commit is found, priced and dealt with by the
+// age of its period; lost usage is an alarm and changes nothing.
+func TestLateAndLostUsage(t *testing.T) {
+	b := newBilled(t)
+	b.fails(ratebatch.ExitConfig, "order the rules by age", "rate", "--late", "hold,reprocess:48h")
+	b.fails(ratebatch.ExitConfig, "late policy", "rate", "--late", "redo")
+	b.rate()
+	b.owe("alpha 6, beta 3")
+	late := func() store.LateFinding {
+		t.Helper()
+		var x struct{ Late []store.LateFinding }
+		b.json(&x, "status", "--late", "--now", at, "--first-period", "usage")
+		if len(x.Late) != 1 {
+			t.Fatalf("status --late has %+v, want one finding", x.Late)
+		}
+		return x.Late[0]
+	}
+	// A second instance of beta turns up for 23:00; it is held.
+	b.sql(`INSERT INTO instance_metrics_hourly (bucket, region, instance_uuid, project_id, flavor_name, vcpus, instance_name, samples, samples_ended, covered_seconds, memory_actual_byte_seconds)
+		VALUES ('2026-11-30 23:00:00', 'one', '00000000-0000-0000-0000-000000000001', 'beta', 'm1', 1, 'late', 60, 60, 3600, 0)`)
+	b.rate()
+	b.owe("alpha 6, beta 3")
+	if f := late(); f.Scope != "beta" || f.Kind != "late" || f.Action != "hold" || f.Difference().String() != "1" || f.CommittedRows != 3 || f.FoundRows != 6 {
+		t.Errorf("finding %+v, want beta's hour with 1 EUR more", f)
+	}
+	if out := b.must("status", "--late", "--now", at); !strings.Contains(out, "beta") || !strings.Contains(out, "1 EUR") {
+		t.Errorf("status --late:\n%s", out)
+	}
+	// It is found once.
+	b.rate()
+	if got := b.text("SELECT toString(count()) FROM late_usage"); got != "1" {
+		t.Errorf("%s findings after another look, want 1", got)
+	}
+	// alpha's hour at 00:00 has more time than was billed; the policy rates it again.
+	b.sql("ALTER TABLE instance_metrics_hourly DELETE WHERE project_id = 'alpha' AND bucket = '2026-12-01 00:00:00' SETTINGS mutations_sync = 2")
+	b.usage("alpha", "2026-12-01 00:00:00", 1, "1800", "2099-01-01 00:00:00")
+	b.rate("--late", "reprocess:6h,hold")
+	b.owe("alpha 5.5, beta 3")
+	if got := b.text("SELECT toString(groupArray((scope, revision, reason))) FROM current_commits WHERE revision > 1"); got != "[('alpha',2,'late usage')]" {
+		t.Errorf("rated again: %s", got)
+	}
+	// beta's 20:00 loses its row: neither a look nor a backfill makes a new revision of it.
+	b.sql("ALTER TABLE instance_metrics_hourly DELETE WHERE project_id = 'beta' AND bucket = '2026-11-30 20:00:00' SETTINGS mutations_sync = 2")
+	out := b.must("backfill", "--scope", "beta", "--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T00:00:00Z", "--reason", "late rows", "--now", at)
+	if !strings.Contains(out, "fewer usage rows than were committed") {
+		t.Errorf("backfill says nothing of lost usage: %s", out)
+	}
+	b.owe("alpha 5.5, beta 4")
+	if f := late(); f.Kind != "lost" || f.Begin.Hour() != 20 || f.FoundRows != 0 || f.CommittedRows != 3 {
+		t.Errorf("finding %+v, want beta's lost hour", f)
+	}
+	b.must("backfill", "--scope", "beta", "--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T00:00:00Z", "--reason", "again", "--now", at)
+	if got := b.text("SELECT toString(count()) FROM late_usage WHERE kind = 'lost'"); got != "1" {
+		t.Errorf("%s findings of lost usage, want 1", got)
+	}
+}
+
+// A look reads only what was refreshed since the last one, and never history.
+func TestLookReadsNoHistory(t *testing.T) {
+	b := newBilled(t)
+	b.rate()
+	b.usage("alpha", "2026-12-01 00:00:00", 1, "1800", time.Now().Add(-time.Hour).UTC().Format(time.DateTime))
+	b.rate()
+	if got := b.text("SELECT toString(candidates) FROM late_looks ORDER BY looked_at DESC LIMIT 1"); got != "0" {
+		t.Errorf("%s candidates, want none: nothing was refreshed since", got)
+	}
+}
+
+func TestRetentionRemovesOnlyWhatCountsNoMore(t *testing.T) {
+	b := newBilled(t)
+	b.fails(ratebatch.ExitConfig, "a slow run is taken for a dead one", "retention", "--dead-after", "1m")
+	b.rate()
+	b.plan("2.00", "--from", "2026-11-30", "--force", "--reason", "price was wrong")
+	b.must("backfill", "--scope", "alpha", "--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T02:00:00Z", "--reason", "price", "--now", at)
+	b.owe("alpha 12, beta 3")
+	// An attempt that died after its lines.
+	b.sql(`INSERT INTO rated_lines (run_id, scope, begin, end, metric, resource, qty, price) SELECT generateUUIDv7(), 'alpha', '2026-11-30 21:00:00', '2026-11-30 22:00:00', 'instance', 'x', 1, 99`)
+	soon, later := time.Now().Add(30*time.Minute).Format(time.RFC3339), time.Now().AddDate(0, 0, 60).Format(time.RFC3339)
+	b.must("retention", "--now", soon)
+	if got := b.text("SELECT toString(countIf(price = 99)) FROM rated_lines"); got != "1" {
+		t.Errorf("an attempt of half an hour's age was taken for dead")
+	}
+	// Superseded revisions stay until an export shows the new ones.
+	if out := b.must("retention", "--now", later); !strings.Contains(out, "6 superseded revisions stay") {
+		t.Errorf("retention: %s", out)
+	}
+	if got := b.text("SELECT toString((countIf(price = 99), countIf(revision = 1 AND scope = 'alpha') > 0)) FROM rated_lines"); got != "(0,1)" {
+		t.Errorf("dead lines and superseded ones: %s, want none and some", got)
+	}
+	b.owe("alpha 12, beta 3")
+	for _, month := range []string{"2026-11-01", "2026-12-01"} {
+		b.sql("INSERT INTO exports (delivery, dataset, location, month) VALUES ('d', 'lines', 'l', '" + month + "')")
+	}
+	b.must("retention", "--now", later)
+	if got := b.text("SELECT toString((countIf(revision = 1 AND scope = 'alpha'), (SELECT countIf(revision = 1 AND scope = 'alpha') FROM period_commits))) FROM rated_lines"); got != "(0,0)" {
+		t.Errorf("superseded lines and commits: %s, want none", got)
+	}
+	b.owe("alpha 12, beta 3")
+	if r := b.rate(); r.Periods != 0 {
+		t.Errorf("%d periods are due after retention", r.Periods)
+	}
+	// Lines that count go only with their month closed and exported since.
+	b.fails(ratebatch.ExitHalted, "2026-11 is not closed", "retention", "--lines-after", "24h", "--now", later)
+	b.must("close", "--month", "2026-11", "--now", at, "--first-period", "usage")
+	b.fails(ratebatch.ExitHalted, "2026-11 was not exported since it was closed", "retention", "--lines-after", "24h", "--now", later)
+	b.owe("alpha 12, beta 3")
+	b.sql("INSERT INTO exports (delivery, dataset, location, month) VALUES ('after the close', 'lines', 'l', '2026-11-01')")
+	if out := b.must("retention", "--lines-after", "24h", "--now", later, "--dry-run"); !strings.Contains(out, "lines of 2026-11 ") || !strings.Contains(out, "refused: lines of 2026-12 is not closed") {
+		t.Errorf("dry run:\n%s", out)
+	}
+	b.fails(ratebatch.ExitHalted, "2026-12 is not closed", "retention", "--lines-after", "24h", "--now", later)
+	if got := b.text("SELECT toString(countIf(begin < '2026-12-01 00:00:00')) FROM rated_lines"); got != "0" {
+		t.Errorf("%s lines of the closed and exported month are left", got)
+	}
+	b.must("retention", "--now", time.Now().AddDate(3, 0, 0).Format(time.RFC3339))
+	if got := b.text("SELECT toString(uniqExact(run_id) - uniqExact(job)) FROM job_runs WHERE state = 'done'"); got != "0" && got != "1" {
+		t.Errorf("%s old job runs are left beside each job's last", got)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -20,15 +21,43 @@ type status struct {
 	Due     uint64              `json:"due_periods"`
 	Waiting []rate.Waiting      `json:"waiting"`
 	Note    string              `json:"note,omitempty"` // why due periods are not known
+
+	Failures  []store.ScopeFailure `json:"failures,omitempty"`
+	Schedules []store.Schedule     `json:"schedules,omitempty"` // that are not done
+	Expired   uint64               `json:"expired_periods,omitempty"`
+	Warnings  []string             `json:"warnings,omitempty"`
+	Oldest    *time.Time           `json:"oldest_due,omitempty"` // day of the oldest due period
+	LateOpen  int                  `json:"late_findings"`
+	Late      []store.LateFinding  `json:"late,omitempty"`
+	Outdated  []outdated           `json:"outdated,omitempty"`
+}
+
+// outdated are rated periods that another version is in force for now.
+type outdated struct {
+	Kind    string    `json:"kind"` // rate plan or metric set
+	Version uint32    `json:"version"`
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
+	Periods uint64    `json:"periods"`
 }
 
 func newStatusCmd(p *program) *cobra.Command {
 	var o rateOptions
+	var late, check bool
+	var maxLag time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far each scope is rated, what waits and why, and the last run of each job",
+		Long: `Status reads the state and the run log and writes nothing. With --late it lists
+usage that arrived behind its commit or was lost, with what it is worth, and rated
+periods that another rate plan or metric set is in force for now. With --check it
+exits 20 when a period that is due is older than --max-lag, when usage was lost, or
+when a scope fails.
+
+` + exitCodesHelp,
 		Example: `  ratebatch status
-  ratebatch status --output json`,
+  ratebatch status --late
+  ratebatch status --check --max-lag 6h --output json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options, err := o.options(p.now())
@@ -40,12 +69,107 @@ func newStatusCmd(p *program) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(x, func() { printStatus(p, x) })
+				if late {
+					if x.Outdated, err = readOutdated(ctx, s); err != nil {
+						return err
+					}
+				} else {
+					x.Late = nil
+				}
+				if err := p.print(x, func() {
+					printStatus(p, x)
+					if late {
+						printLateUsage(p, x)
+					}
+				}); err != nil || !check {
+					return err
+				}
+				return x.check(options, maxLag)
 			})
 		},
 	}
-	o.addFlags(cmd)
+	o.addPeriodFlags(cmd)
+	cmd.Flags().BoolVar(&late, "late", false, "list late and lost usage and outdated periods")
+	cmd.Flags().BoolVar(&check, "check", false, "exit 20 when rating is late or something is wrong")
+	cmd.Flags().DurationVar(&maxLag, "max-lag", 24*time.Hour, "with --check: how old a due period may be")
 	return cmd
+}
+
+// check says what an alarm should ring for.
+func (x *status) check(o rate.Options, maxLag time.Duration) error {
+	var errs []error
+	halt := func(hint, format string, args ...any) {
+		errs = append(errs, &ratebatch.HaltError{Err: fmt.Errorf(format, args...), Hint: hint})
+	}
+	if x.Note != "" {
+		halt("", "rate would stop: %s", x.Note)
+	}
+	// A period of the oldest due day has been ready for this long at least.
+	if x.Oldest != nil && o.Now.Sub(x.Oldest.AddDate(0, 0, 1)) > maxLag {
+		halt("run 'ratebatch rate'", "periods of %s are due, longer than %s", x.Oldest.Format(time.DateOnly), maxLag)
+	}
+	for _, w := range x.Waiting {
+		if !w.Until.IsZero() && o.Now.Sub(w.Until) > maxLag {
+			halt("see to the region's ingest", "%s", w.Reason)
+		}
+	}
+	if x.Expired > 0 {
+		halt("close the month, or keep the tiers longer", "%d due periods are older than their tier keeps", x.Expired)
+	}
+	for _, f := range x.Failures {
+		halt("", "scope %s from %s: %s", f.Scope, f.Begin.Format(time.RFC3339), f.Error)
+	}
+	lost := 0
+	for _, f := range x.Late {
+		if f.Kind == "lost" {
+			lost++
+		}
+	}
+	if lost > 0 {
+		halt("see 'ratebatch status --late'", "usage of %d rated periods was lost", lost)
+	}
+	return errors.Join(errs...)
+}
+
+func readOutdated(ctx context.Context, s *store.Store) ([]outdated, error) {
+	var out []outdated
+	for _, kind := range []struct {
+		kind store.VersionKind
+		name string
+	}{{store.PlanVersions, "rate plan"}, {store.MetricVersions, "metric set"}} {
+		versions, err := s.Versions(ctx, kind.kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, span := range store.InForce(versions, time.Unix(0, 0).UTC(), store.OpenEnd) {
+			if span.Version == nil {
+				continue
+			}
+			v := *span.Version
+			v.ValidFrom, v.ValidTo = span.Begin, span.End
+			n, err := s.OutdatedBy(ctx, kind.kind, v)
+			if err != nil {
+				return nil, err
+			}
+			if n > 0 {
+				out = append(out, outdated{kind.name, v.Version, span.Begin, span.End, n})
+			}
+		}
+	}
+	return out, nil
+}
+
+func printLateUsage(p *program, x *status) {
+	fmt.Fprintln(p.stdout)
+	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "SCOPE\tPERIOD\tWHAT\tROWS COMMITTED\tNOW\tDIFFERENCE\tACTION\tFOUND")
+	for _, f := range x.Late {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s %s\t%s\t%s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Kind, f.CommittedRows, f.FoundRows, f.Difference(), f.Currency, f.Action, f.FoundAt.Format(time.RFC3339))
+	}
+	w.Flush()
+	for _, o := range x.Outdated {
+		fmt.Fprintf(p.stdout, "%d periods from %s on were rated by another %s than version %d, which is in force for them now\n", o.Periods, o.From.Format(time.RFC3339), o.Kind, o.Version)
+	}
 }
 
 func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options) (*status, error) {
@@ -60,6 +184,22 @@ func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options)
 	if x.Jobs, err = s.JobStatuses(ctx); err != nil {
 		return nil, err
 	}
+	if x.Failures, err = s.ScopeFailures(ctx); err != nil {
+		return nil, err
+	}
+	if x.Late, err = s.LateOpen(ctx); err != nil {
+		return nil, err
+	}
+	x.LateOpen = len(x.Late)
+	schedules, err := s.Schedules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, y := range schedules {
+		if y.Open() {
+			x.Schedules = append(x.Schedules, y)
+		}
+	}
 	plan, err := (&rate.Job{Store: s, Log: p.log, Options: o}).Plan(ctx)
 	if code := ratebatch.ExitCode(err); code == ratebatch.ExitConfig || code == ratebatch.ExitHalted {
 		x.Note = err.Error() // rate says the same; the rest of the status still holds
@@ -68,9 +208,19 @@ func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options)
 	if err != nil {
 		return nil, err
 	}
-	x.Due, x.Waiting = plan.Periods, plan.Waiting
+	x.Due, x.Waiting, x.Expired, x.Oldest = plan.Periods, plan.Waiting, plan.Expired, plan.From
+	oldest, keep, err := s.OldestRatable(ctx, o.Now, o.Period)
+	if err != nil {
+		return nil, err
+	}
+	if plan.From != nil && plan.From.Before(oldest.Add(warnBefore)) {
+		x.Warnings = append(x.Warnings, fmt.Sprintf("the tiers keep usage for %s: in less than %s they delete usage of %s that is not rated", keep, warnBefore, plan.From.Format(time.DateOnly)))
+	}
 	return &x, nil
 }
+
+// warnBefore is how long before a tier deletes unrated usage status says so.
+const warnBefore = 7 * 24 * time.Hour
 
 func printStatus(p *program, x *status) {
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
@@ -93,4 +243,23 @@ func printStatus(p *program, x *status) {
 		fmt.Fprintf(p.stdout, "rate would stop: %s\n", x.Note)
 	}
 	printWaiting(p, x.Waiting)
+	if x.Expired > 0 {
+		fmt.Fprintf(p.stdout, "%d due periods are older than their tier keeps and cannot be rated\n", x.Expired)
+	}
+	for _, w := range x.Warnings {
+		fmt.Fprintf(p.stdout, "warning: %s\n", w)
+	}
+	for _, f := range x.Failures {
+		fmt.Fprintf(p.stdout, "scope %s fails from %s on: %s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Error)
+	}
+	for _, y := range x.Schedules {
+		text := y.State
+		if y.Waiting != "" {
+			text = "waits: " + y.Waiting
+		}
+		fmt.Fprintf(p.stdout, "reprocess %s: %s\n", y.ID, text)
+	}
+	if x.LateOpen > 0 {
+		fmt.Fprintf(p.stdout, "late or lost usage in %d rated periods: see 'ratebatch status --late'\n", x.LateOpen)
+	}
 }

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/google/uuid"
+)
+
+// DeadAttempts counts the attempts that began before a time and committed
+// nothing, and their lines.
+func (s *Store) DeadAttempts(ctx context.Context, before time.Time) (attempts, lines uint64, err error) {
+	err = s.Row(ctx, "dead_attempts", Params{"before": before.Truncate(time.Second)}, &attempts, &lines)
+	return attempts, lines, err
+}
+
+// VoidDeadAttempts voids them.
+func (s *Store) VoidDeadAttempts(ctx context.Context, before time.Time, reason string) error {
+	return s.Exec(ctx, "void_dead_attempts", Params{"before": before.Truncate(time.Second), "reason": reason})
+}
+
+// VoidLines are lines that a void attempt left.
+type VoidLines struct {
+	RunID uuid.UUID
+	Lines uint64
+}
+
+// VoidLines lists the void attempts that still have lines.
+func (s *Store) VoidLines(ctx context.Context) ([]VoidLines, error) {
+	return Collect(ctx, s, "void_lines", nil, func(rows driver.Rows) (VoidLines, error) {
+		var v VoidLines
+		err := rows.Scan(&v.RunID, &v.Lines)
+		return v, err
+	})
+}
+
+// DeleteVoidLines removes the lines of void attempts.
+func (s *Store) DeleteVoidLines(ctx context.Context, attempts []uuid.UUID) error {
+	return s.Exec(ctx, "delete_void_lines", Params{"run_ids": attempts})
+}
+
+// Superseded is what counts no more because a rated commit took its place.
+type Superseded struct {
+	Commits   uint64 `json:"commits"`
+	Removable uint64 `json:"removable"`
+	Lines     uint64 `json:"lines"` // of the removable ones
+}
+
+func superseded(text string) string {
+	return strings.ReplaceAll(text, "/* SUPERSEDED */", SQL("superseded_keys"))
+}
+
+// Superseded counts commits that were superseded before a time. With exported
+// only those may go whose month was exported since.
+func (s *Store) Superseded(ctx context.Context, before time.Time, exported bool) (Superseded, error) {
+	var x Superseded
+	err := s.each(WithParams(ctx, Params{"before": before, "exported": exported}), "superseded", superseded(SQL("superseded")), func(rows driver.Rows) error {
+		return rows.Scan(&x.Commits, &x.Removable, &x.Lines)
+	})
+	return x, err
+}
+
+// DeleteSuperseded removes them: it lists them first, then removes their
+// lines, then the commits, so that a cut leaves no commit with a part of its lines
+// that counts.
+func (s *Store) DeleteSuperseded(ctx context.Context, run uuid.UUID, before time.Time, exported bool) error {
+	params := Params{"run_id": run, "before": before, "exported": exported}
+	if err := s.conn.Exec(WithParams(ctx, params), superseded(SQL("insert_retention_keys"))); err != nil {
+		return fmt.Errorf("insert_retention_keys: %w", describe(err))
+	}
+	for _, name := range []string{"delete_superseded_lines", "delete_superseded_commits"} {
+		if err := s.Exec(ctx, name, Params{"run_id": run}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OldJobRuns counts rows of the run log that are older than a time and not
+// needed for status.
+func (s *Store) OldJobRuns(ctx context.Context, before time.Time) (uint64, error) {
+	var n uint64
+	err := s.Row(ctx, "old_job_runs", Params{"before": before}, &n)
+	return n, err
+}
+
+// DeleteJobRuns removes them.
+func (s *Store) DeleteJobRuns(ctx context.Context, before time.Time) error {
+	return s.Exec(ctx, "delete_job_runs", Params{"before": before})
+}
+
+// LineMonth is a month that has rated lines.
+type LineMonth struct {
+	Month    time.Time
+	Lines    uint64
+	Closed   bool
+	ClosedAt time.Time
+	Exported time.Time // 1970 if never
+}
+
+// LineMonths lists the months that have rated lines.
+func (s *Store) LineMonths(ctx context.Context) ([]LineMonth, error) {
+	return Collect(ctx, s, "line_months", nil, func(rows driver.Rows) (LineMonth, error) {
+		var m LineMonth
+		err := rows.Scan(&m.Month, &m.Lines, &m.Closed, &m.ClosedAt, &m.Exported)
+		m.Month = m.Month.UTC()
+		return m, err
+	})
+}
+
+// DropLineMonth removes the rated lines of a month.
+func (s *Store) DropLineMonth(ctx context.Context, month time.Time) error {
+	return s.Exec(ctx, "drop_line_month", Params{"month": month.Format("200601")})
+}
