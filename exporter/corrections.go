@@ -83,7 +83,7 @@ func (e *export) takesOther(closes []store.MonthClose, c store.MonthClose) bool 
 func (e *export) correctionParts(c correction) []part {
 	first, last := c.totals[0].Scope, c.totals[len(c.totals)-1].Scope
 	name := "corrections-" + c.window.From.Format("2006-01") + "." + e.Format
-	switch e.Partition {
+	switch e.Partition { //nolint:exhaustive // one file but for scopes
 	case ByScope:
 		var parts []part
 		for _, t := range c.totals {

@@ -133,6 +133,7 @@ func focusMetadata(s Schema, m *Manifest, sectors []TimeSector) *FocusMetadata {
 			c.NumericPrecision, c.NumberScale = Precision, Scale
 		case String, JSON:
 			c.StringEncoding = "UTF-8"
+		case Timestamp, Integer: // nothing more to say of them
 		}
 		c.Deprecated = s.Version != "1.2" && (field.Name == "ProviderName" || field.Name == "PublisherName")
 		f.Schema.ColumnDefinition = append(f.Schema.ColumnDefinition, c)

@@ -376,7 +376,7 @@ func (c *focusChecker) readParquet(ctx context.Context, path string) error {
 			})
 		}
 	}
-	if err := records.Err(); err != nil && err != io.EOF {
+	if err := records.Err(); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	return nil

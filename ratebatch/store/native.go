@@ -121,7 +121,7 @@ func (r *BlockReader) Next(b *Block) error {
 			err = r.in.block(b)
 		}
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 			return io.EOF
 		case err != nil:
 			return fmt.Errorf("%s: %w", r.name, describe(err))
@@ -265,7 +265,7 @@ func (in *nativeInput) block(b *Block) error {
 }
 
 func unexpected(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err

@@ -57,7 +57,7 @@ func readAll(t *testing.T, next func(*Block) error) []string {
 	var b Block
 	for {
 		err := next(&b)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all
 		}
 		if err != nil {
@@ -120,7 +120,7 @@ func TestABrokenStreamIsAnError(t *testing.T) {
 		}
 		return rows, err
 	}
-	if rows, err := read(iotest.OneByteReader(bytes.NewReader(whole))); rows != 20000 || err != io.EOF {
+	if rows, err := read(iotest.OneByteReader(bytes.NewReader(whole))); rows != 20000 || !errors.Is(err, io.EOF) {
 		t.Errorf("byte by byte: %d rows (%v)", rows, err)
 	}
 	for _, at := range []int{1, 5, 100, len(whole) / 2, len(whole) - 1} {

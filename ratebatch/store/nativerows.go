@@ -133,7 +133,10 @@ func (c *Column) add(value any) error {
 			c.Fixed = binary.LittleEndian.AppendUint64(c.Fixed, uint64(v.UnixMicro()))
 		}
 	case decimal.Decimal:
-		scale := decimalScale(c.Type)
+		scale, err := decimalScale(c.Type)
+		if err != nil {
+			return err
+		}
 		c.Fixed = appendBigLE(c.Fixed, v.Shift(scale).BigInt(), c.Width)
 	case *big.Int:
 		c.Fixed = appendBigLE(c.Fixed, v, c.Width)
@@ -149,10 +152,12 @@ func (c *Column) add(value any) error {
 	return nil
 }
 
-func decimalScale(kind string) int32 {
+func decimalScale(kind string) (int32, error) {
 	var precision, scale int32
-	fmt.Sscanf(kind, "Decimal(%d, %d)", &precision, &scale)
-	return scale
+	if _, err := fmt.Sscanf(kind, "Decimal(%d, %d)", &precision, &scale); err != nil {
+		return 0, fmt.Errorf("scale of %s: %w", kind, err)
+	}
+	return scale, nil
 }
 
 // appendBigLE appends v in two's complement, little-endian.

@@ -171,7 +171,10 @@ func Run(t *testing.T, open func(testing.TB) bucket.Bucket) {
 		if got := Names(t, b, "nothing/"); len(got) != 0 {
 			t.Errorf("nothing/ lists %q", got)
 		}
-		for range b.List(t.Context(), "") {
+		for _, err := range b.List(t.Context(), "") {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 	})

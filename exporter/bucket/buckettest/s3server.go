@@ -137,8 +137,9 @@ func Start(t *testing.T) *Server {
 		t.Fatal(err)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	through := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Director: func(r *http.Request) {
-		r.URL.Scheme, r.URL.Host = target.Scheme, target.Host // the Host header stays: it is signed
+	through := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
+		r.Out.Host = r.In.Host // the Host header is signed
 	}, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()

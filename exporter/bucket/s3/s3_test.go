@@ -43,7 +43,7 @@ func TestContract(t *testing.T) {
 	server := buckettest.Start(t)
 	var n atomic.Int32
 	buckettest.Run(t, func(tb testing.TB) bucket.Bucket {
-		return open(tb, server.Proxy, "suite/"+string('a'+rune(n.Add(1))))
+		return open(tb, server.Proxy, "suite/"+string('a'+n.Add(1)))
 	})
 }
 
