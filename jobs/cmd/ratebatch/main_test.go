@@ -281,6 +281,7 @@ func TestBadInput(t *testing.T) {
 		want []string
 	}{
 		"an unknown key in a plan has line and column": {append(flags, "plan", "apply", write("plan.yaml", "currency: EUR\nservices:\n  - name: instance\n    mapings: []\n")), 2, []string{"plan.yaml:4:5", "mapings"}},
+		"a metric that nobody collects":                {append(flags, "plan", "apply", "--from", "2027-01-01", write("other.yaml", "currency: EUR\nservices:\n  - name: instnace\n    mappings: [{cost: 1, type: flat}]\n")), 2, []string{"other.yaml:3", "instnace"}},
 		"an unknown key in metrics too":                {append(flags, "metrics", "apply", write("metrics.yaml", "metrics:\n  x:\n    unit: u\n    tabel: t\n")), 2, []string{"metrics.yaml:4:5", "tabel"}},
 		"a file that is not there":                     {append(flags, "plan", "apply", filepath.Join(dir, "none.yaml")), 2, []string{"none.yaml"}},
 		"an unknown flag":                              {append(flags, "rate", "--perod", "1h"), 2, []string{"--perod", "--help"}},

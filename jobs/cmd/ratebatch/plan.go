@@ -13,7 +13,7 @@ import (
 
 // planVersions is the rate plan as a versioned file.
 func planVersions() versioned {
-	return versioned{kind: store.PlanVersions, noun: "rate plan", read: func(name string, body []byte) (string, string, []string, error) {
+	return versioned{kind: store.PlanVersions, noun: "rate plan", fits: planFits, read: func(name string, body []byte) (string, string, []string, error) {
 		parsed, findings := plan.Check(name, body, nil)
 		if err := findings.Err(); err != nil {
 			return "", "", nil, &ratebatch.ConfigError{Err: err}
@@ -22,8 +22,24 @@ func planVersions() versioned {
 		for _, f := range findings {
 			warnings = append(warnings, f.String())
 		}
+		for _, x := range parsed.PerPoint() {
+			warnings = append(warnings, "priced line by line, not in SQL: "+x)
+		}
 		return parsed.Digest(), parsed.Currency, warnings, nil
 	}}
+}
+
+// planFits refuses a plan for metrics that nobody collects.
+func planFits(ctx context.Context, s *store.Store, name string, v store.Version) error {
+	set, err := metricsInForce(ctx, s, v.ValidFrom)
+	if err != nil {
+		return err
+	}
+	_, findings := plan.Check(name, []byte(v.Body), set.Names())
+	if err := findings.Err(); err != nil {
+		return &ratebatch.ConfigError{Err: err, Hint: "metrics are those of 'ratebatch metrics show', or the built-in ones"}
+	}
+	return nil
 }
 
 func newPlanCmd(p *program) *cobra.Command {

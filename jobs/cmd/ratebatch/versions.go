@@ -22,6 +22,8 @@ type versioned struct {
 	noun string // rate plan, metric set
 	// read checks a file's content and gives its digest and currency.
 	read func(name string, body []byte) (digest, currency string, warnings []string, err error)
+	// fits checks the content against what else is in force then; may be nil.
+	fits func(ctx context.Context, s *store.Store, name string, v store.Version) error
 }
 
 type applyOptions struct {
@@ -90,7 +92,7 @@ func (p *program) apply(ctx context.Context, v versioned, file string, o applyOp
 		}
 	}
 	return p.withStore(ctx, func(ctx context.Context, s *store.Store) error {
-		return p.applyTo(ctx, s, v, next, o)
+		return p.applyTo(ctx, s, v, file, next, o)
 	})
 }
 
@@ -101,7 +103,7 @@ func firstNonEmpty(a, b string) string {
 	return b
 }
 
-func (p *program) applyTo(ctx context.Context, s *store.Store, v versioned, next store.Version, o applyOptions) error {
+func (p *program) applyTo(ctx context.Context, s *store.Store, v versioned, file string, next store.Version, o applyOptions) error {
 	if err := s.CheckSchema(ctx); err != nil {
 		return err
 	}
@@ -126,6 +128,11 @@ func (p *program) applyTo(ctx context.Context, s *store.Store, v versioned, next
 		return p.print(map[string]any{"applied": false, "digest": next.Digest}, func() {
 			fmt.Fprintf(p.stdout, "this %s is already in force from %s on\n", v.noun, next.ValidFrom.Format(time.RFC3339))
 		})
+	}
+	if v.fits != nil {
+		if err := v.fits(ctx, s, file, next); err != nil {
+			return err
+		}
 	}
 	outdated, err := s.OutdatedBy(ctx, v.kind, next)
 	if err != nil {
