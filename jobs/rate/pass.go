@@ -33,6 +33,7 @@ type pass struct {
 	overtaken []store.Overtaken
 	lost      uint64
 	failed    []store.ScopeFailure
+	rules     ruleReport
 }
 
 // errVoid says that an attempt cannot be committed but another may.
@@ -219,6 +220,9 @@ func (a *attempt) run(ctx context.Context) error {
 		return nil // another run was faster
 	}
 	p, err := a.writeLines(ctx, set, summary)
+	if err == nil {
+		a.pass.rules = p.report()
+	}
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ type pricer struct {
 	set      *metric.Set
 	windows  []window
 	metrics  []*metricPricer
+	plans    []*plan.Plan
 	filtered bool // usage of periods that are not due must be left out
 }
 
@@ -59,6 +60,7 @@ func newPricer(a *attempt, set *metric.Set, summary store.PassSummary) (*pricer,
 				return nil, err
 			}
 			evaluators[span.Version.Digest] = e
+			p.plans = append(p.plans, parsed)
 		}
 		begins := []time.Time{span.Begin}
 		for _, b := range e.Boundaries() {

@@ -117,6 +117,7 @@ type Result struct {
 	Unpriced uint64                     `json:"unpriced"`
 	Rejected uint64                     `json:"rejected"`
 	Skipped  uint64                     `json:"skipped"`
+	Rules    RuleReport                 `json:"rules"`
 	Passes   int                        `json:"passes"`
 	Attempts []uuid.UUID                `json:"attempts"`
 	Waiting  []Waiting                  `json:"waiting"`
@@ -689,6 +690,7 @@ func (r *Result) add(p *pass, scopes map[string]bool) {
 	r.Passes++
 	r.Lost += p.lost
 	r.Failed = append(r.Failed, p.failed...)
+	r.Rules.add(p.rules)
 	for _, x := range p.committed {
 		r.Periods += x.Periods
 		r.Lines += x.Lines

@@ -174,6 +174,9 @@ func TestRateSmallCloud(t *testing.T) {
 	if result.Periods != 9 || result.Scopes != 3 || result.Lines != 25 || result.Unpriced != 10 || result.Rejected != 0 || result.Passes != 1 {
 		t.Errorf("result = %+v", result)
 	}
+	if got, want := fmt.Sprint(result.Rules.UnpricedMetrics, result.Rules.Unmatched, result.Rules.AlwaysZero), "[instance network.incoming vcpu] [] []"; got != want {
+		t.Errorf("rule report %s, want %s", got, want)
+	}
 	want := decimal.RequireFromString("0.776822284453757670")
 	if got := result.Price["EUR"]; !got.Equal(want) {
 		t.Errorf("price = %s EUR, want %s", got, want)

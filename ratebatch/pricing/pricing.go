@@ -62,6 +62,16 @@ type Expression struct {
 	Form string
 	// Coefficients is the number of distinct coefficients.
 	Coefficients int
+	// Uses says what the coefficients came from, for reports.
+	Uses []Use
+}
+
+// Use is one way in which usage was priced.
+type Use struct {
+	Rule   string // ids of the rules that made the price, "m3+t1"; not known of what is priced in Go
+	Bucket string // empty: a price
+	Zero   bool   // the price is 0 whatever the quantity
+	InGo   bool
 }
 
 // coefficient is one distinct (a, b) with what a line says about it.

@@ -41,6 +41,9 @@ func write(in Input, dims *dimensions, levels []*big.Int, f form, coefficients [
 
 	as, bs, maxima, rules, buckets := columns(f, coefficients)
 	out := Expression{Form: f.name, Coefficients: len(coefficients)}
+	for _, c := range coefficients {
+		out.Uses = append(out.Uses, Use{Rule: c.rule, Bucket: c.bucket, Zero: !c.inGo && c.a.IsZero() && c.b.IsZero(), InGo: c.inGo})
+	}
 	changed := quote(ChangedMessage)
 	out.Guard = fmt.Sprintf("throwIf(c_ = 0, %s) = 0 AND throwIf(q_ > %[2]s OR -q_ > %[2]s, %[1]s) = 0", changed, element(maxima, "Int128", "c_"))
 	out.GoColumns = strings.Join(common, ",\n    ")

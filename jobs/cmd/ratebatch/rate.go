@@ -284,10 +284,26 @@ func printRateResult(p *program, r *rate.Result) {
 	for _, f := range r.Failed {
 		fmt.Fprintf(w, "left out\t%s from %s: %s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Error)
 	}
+	for _, x := range []struct {
+		name string
+		list []string
+	}{{"unpriced metrics", r.Rules.UnpricedMetrics}, {"rules that matched nothing", r.Rules.Unmatched}, {"rules that always gave 0", r.Rules.AlwaysZero}} {
+		if len(x.list) > 0 {
+			fmt.Fprintf(w, "%s\t%s\n", x.name, some(x.list, 10))
+		}
+	}
 	fmt.Fprintf(w, "run\t%s\n", r.RunID)
 	w.Flush()
 	printLate(p, r)
 	printWaiting(p, r.Waiting)
+}
+
+// some lists the first names and how many more there are; --output json has all.
+func some(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 func printLate(p *program, r *rate.Result) {
