@@ -47,6 +47,8 @@ var suites = []suite{
 	{"engine", benchEngine},
 	{"storage", benchStorage},
 	{"rate", benchRate},
+	{"rules", benchRules},
+	{"state", benchState},
 	{"export", benchExport},
 }
 
@@ -190,7 +192,7 @@ func benchRate(ctx context.Context, p *program, dir string, size benchSize) (fig
 }
 
 func measureRate(ctx context.Context, p *program, e *engine.Engine, s *store.Store, size benchSize) (figures []bench.Figure, err error) {
-	if err := bench.HourlyUsage(ctx, e.Conn(), size.scopes, size.instances, size.hours); err != nil {
+	if err := bench.HourlyUsage(ctx, e.Conn(), size.scopes, size.instances, size.hours, 40); err != nil {
 		return nil, err
 	}
 	begin := bench.UsageBegin
@@ -198,21 +200,7 @@ func measureRate(ctx context.Context, p *program, e *engine.Engine, s *store.Sto
 		return nil, err
 	}
 	measure := func(planBody, metricsBody []byte, from time.Time) (rate.Measurement, error) {
-		for _, x := range []struct {
-			v    versioned
-			body []byte
-		}{{planVersions(), planBody}, {metricVersions(), metricsBody}} {
-			digest, currency, _, err := x.v.read("bench.yaml", x.body)
-			if err != nil {
-				return rate.Measurement{}, err
-			}
-			if _, err := s.AddVersion(ctx, x.v.kind, store.Version{Digest: digest, Body: string(x.body), Currency: currency, ValidFrom: from}); err != nil {
-				return rate.Measurement{}, err
-			}
-		}
-		job := &rate.Job{Store: s, Log: p.log, Options: rate.Options{Now: begin.Add(time.Duration(size.hours+48) * time.Hour), Period: time.Hour, WaitPeriods: 2,
-			First: rate.FirstPeriod{Kind: "usage"}, MaxPassRows: 1 << 40}}
-		return job.Measure(ctx, size.runs)
+		return measurePlan(ctx, p, s, size, planBody, metricsBody, from)
 	}
 	simple, err := measure(benchPlan(func(i int) string { return fmt.Sprintf("0.%02d", i+1) }), benchMetrics("1"), time.Unix(0, 0))
 	if err != nil {
@@ -236,6 +224,25 @@ func measureRate(ctx context.Context, p *program, e *engine.Engine, s *store.Sto
 	}
 	last, err := benchWholePass(ctx, p, s, size)
 	return append(figures, last...), err
+}
+
+// measurePlan times a pass by this plan and metric set.
+func measurePlan(ctx context.Context, p *program, s *store.Store, size benchSize, planBody, metricsBody []byte, from time.Time) (rate.Measurement, error) {
+	for _, x := range []struct {
+		v    versioned
+		body []byte
+	}{{planVersions(), planBody}, {metricVersions(), metricsBody}} {
+		digest, currency, _, err := x.v.read("bench.yaml", x.body)
+		if err != nil {
+			return rate.Measurement{}, err
+		}
+		if _, err := s.AddVersion(ctx, x.v.kind, store.Version{Digest: digest, Body: string(x.body), Currency: currency, ValidFrom: from}); err != nil {
+			return rate.Measurement{}, err
+		}
+	}
+	job := &rate.Job{Store: s, Log: p.log, Options: rate.Options{Now: bench.UsageBegin.Add(time.Duration(size.hours+48) * time.Hour), Period: time.Hour, WaitPeriods: 2,
+		First: rate.FirstPeriod{Kind: "usage"}, MaxPassRows: 1 << 40}}
+	return job.Measure(ctx, size.runs)
 }
 
 // benchWholePass runs the job itself once, from hourly usage to committed lines.

@@ -23,13 +23,15 @@ import (
 	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/jobs/reprocess"
 	"github.com/ratebatch/ratebatch/jobs/reset"
+	"github.com/ratebatch/ratebatch/jobs/retention"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
-// envFaults set to all breaks every statement, also each one that only reads;
-// otherwise one in four of those is broken. Being dead at a statement that reads
-// is being dead before the next one that writes.
+// envFaults set to all breaks every statement in every way, which takes half an
+// hour. Otherwise each statement that writes is broken in one way, in turn, those
+// that write lines and commits in the middle as well, and one in eight that only
+// read: being dead there is being dead before the next one that writes.
 const envFaults = "RATEBATCH_TEST_FAULTS"
 
 // faultMetrics keeps passes short: two metrics, one of them priced in Go.
@@ -125,6 +127,16 @@ var faultJobs = []faultJob{
 		}
 		return err
 	}},
+	{name: "retention", prepare: func(b *billed) {
+		b.rateWhole("hold")
+		b.apply("2.00")
+		b.must("reset", "--all", "--to", "2026-11-30", "--reason", "x", "--yes")
+		b.rateWhole("hold")
+		b.sql(`INSERT INTO rated_lines (run_id, scope, begin, end, metric, resource, qty, price) SELECT generateUUIDv7(), 'alpha', '2026-11-30 21:00:00', '2026-11-30 22:00:00', 'instance', 'x', 1, 99`)
+	}, run: func(ctx context.Context, p *program, s *store.Store) error {
+		o := retention.Options{Dead: time.Hour, Superseded: time.Hour, Runs: 24 * time.Hour, Unexported: true, Now: time.Now().Add(48 * time.Hour)}
+		return p.retention(ctx, &retention.Job{Store: s, Log: p.log, Options: o}, jobOptions{}, false)
+	}, exports: true},
 }
 
 func (b *billed) log() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -243,16 +255,7 @@ func TestEveryStatementMayBreak(t *testing.T) {
 			}
 			n := 0
 			for i, text := range whole.Statements() {
-				modes := fault.Reading
-				switch {
-				case fault.Writes(text):
-					modes = fault.Writing
-				case i%4 != 0 && os.Getenv(envFaults) != "all":
-					continue
-				}
-				if fault.Selects(text) && strings.Contains(text, "period_commits (") || fault.Selects(text) && strings.Contains(text, "INSERT INTO rated_lines") || strings.Contains(text, "'commit', scope") {
-					modes = append(slices.Clone(modes), fault.Partial...)
-				}
+				modes := faultModes(i, text, os.Getenv(envFaults) == "all")
 				for _, mode := range modes {
 					n++
 					files := wantFiles
@@ -270,6 +273,26 @@ func TestEveryStatementMayBreak(t *testing.T) {
 		})
 	}
 	t.Logf("%d fault points covered", points)
+}
+
+// faultModes are the ways to break the ith statement of a job.
+func faultModes(i int, text string, all bool) []fault.Mode {
+	if !fault.Writes(text) {
+		if all || i%8 == 0 {
+			return fault.Reading
+		}
+		return nil
+	}
+	modes := fault.Writing
+	if !all {
+		modes = modes[i%len(modes) : i%len(modes)+1]
+	}
+	for _, into := range []string{"INSERT INTO period_commits", "INSERT INTO rated_lines", "INSERT INTO month_commits"} {
+		if fault.Selects(text) && strings.Contains(text, into) {
+			modes = append(slices.Clone(modes), fault.Partial...)
+		}
+	}
+	return modes
 }
 
 func (b *billed) breaks(j faultJob, at int, mode fault.Mode, text, want, wantFiles string) {
