@@ -226,9 +226,11 @@ func (p *pricer) statement() string {
 FROM (
     SELECT region, scope, begin, resource, attributes, qty,
     %s
+    FROM (SELECT *,
+    %s
     FROM (
-%s)
-    WHERE %s) AS l%s`, p.lineColumns(mp), mp.expression.Columns, usage, mp.expression.Guard, p.revisionJoin()))
+%s))
+    WHERE %s) AS l%s`, p.lineColumns(mp), mp.expression.Columns, mp.expression.Inner, usage, mp.expression.Guard, p.revisionJoin()))
 	}
 	return strings.Join(branches, "\nUNION ALL\n")
 }
@@ -282,7 +284,7 @@ func (p *pricer) priceMetricInGo(ctx context.Context, mp *metricPricer) error {
 	text := fmt.Sprintf(`SELECT l.region, l.scope, l.begin, l.resource, l.attributes, l.qty, %s
 FROM (SELECT *, %s
     FROM (%s)
-    WHERE %s) AS l%s`, revision, mp.expression.GoColumns, usage, mp.expression.GoGuard, p.revisionJoin())
+    WHERE %s) AS l%s`, revision, mp.expression.Inner, usage, mp.expression.GoGuard, p.revisionJoin())
 	s := p.attempt.pass.job.Store
 	rows, err := s.QueryPass(ctx, p.attempt.ids, text, p.attempt.query())
 	if err != nil {

@@ -46,18 +46,21 @@ type Input struct {
 }
 
 // Expression is a metric's price as SQL over columns scope, begin, qty and f_0,
-// f_1, …. Columns must be evaluated together, in order, in one SELECT; their
-// names end in an underscore because aliases are global in a query.
+// f_1, …. Names of helper columns end in an underscore because aliases are
+// global in a query.
 type Expression struct {
+	// Inner defines q_ and c_, the raw quantity and the coefficient's number, in
+	// a SELECT of its own below the one of Columns: ClickHouse writes an alias
+	// out wherever it is used, and c_ can hold a hundred thousand constants.
+	Inner string
 	// Columns defines helper columns and, last, price, rule and bucket.
 	Columns string
 	// Guard is a condition that throws on usage that was not folded, and
 	// leaves out rows that only Go can price.
 	Guard string
-	// GoColumns and GoGuard select exactly the rows that Guard leaves out;
-	// GoGuard is empty when there are none.
-	GoColumns string
-	GoGuard   string
+	// GoGuard selects exactly the rows that Guard leaves out; empty when there
+	// are none.
+	GoGuard string
 	// Form names the arithmetic: exact, int128 or reciprocal.
 	Form string
 	// Coefficients is the number of distinct coefficients.

@@ -50,11 +50,11 @@ func ask(t rapid.TB, conn driver.Conn, e pricing.Expression, points []point, con
 	}
 	columns := e.Columns
 	if condition == e.GoGuard {
-		columns = e.GoColumns + ", toDecimal128(0, 18) AS price, '' AS rule, '' AS bucket"
+		columns = "toDecimal128(0, 18) AS price, '' AS rule, '' AS bucket"
 	}
-	text := fmt.Sprintf(`SELECT n, price, rule, bucket FROM (SELECT n, %s FROM (
+	text := fmt.Sprintf(`SELECT n, price, rule, bucket FROM (SELECT n, %s FROM (SELECT *, %s FROM (
 	SELECT x.1 AS n, toLowCardinality(x.2) AS scope, toDateTime(x.3, 'UTC') AS begin, toLowCardinality(x.4) AS f_0, toDecimal128(x.5, 18) AS qty
-	FROM (SELECT arrayJoin([%s]::Array(Tuple(UInt32, String, UInt32, String, String))) AS x)) WHERE %s)`, columns, strings.Join(rows, ","), condition)
+	FROM (SELECT arrayJoin([%s]::Array(Tuple(UInt32, String, UInt32, String, String))) AS x))) WHERE %s)`, columns, e.Inner, strings.Join(rows, ","), condition)
 	result, err := conn.Query(context.Background(), text)
 	if err != nil {
 		t.Fatalf("%s\n%.3000s", err, text)
@@ -237,8 +237,8 @@ func TestUnfoldedUsageThrows(t *testing.T) {
 		"a large negative quantity":       {"x", begin, "a", dec("-2.1")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := fmt.Sprintf("SELECT price FROM (SELECT %s FROM (SELECT toLowCardinality(%s) AS scope, toDateTime(0, 'UTC') AS begin, toLowCardinality(%s) AS f_0, toDecimal128('%s', 18) AS qty) WHERE %s)",
-				e.Columns, literal(p.scope), literal(p.field), p.qty.StringFixed(18), e.Guard)
+			text := fmt.Sprintf("SELECT price FROM (SELECT %s FROM (SELECT *, %s FROM (SELECT toLowCardinality(%s) AS scope, toDateTime(0, 'UTC') AS begin, toLowCardinality(%s) AS f_0, toDecimal128('%s', 18) AS qty)) WHERE %s)",
+				e.Columns, e.Inner, literal(p.scope), literal(p.field), p.qty.StringFixed(18), e.Guard)
 			rows, err := conn.Query(t.Context(), text)
 			if err == nil {
 				for rows.Next() {

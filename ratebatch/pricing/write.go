@@ -46,7 +46,8 @@ func write(in Input, dims *dimensions, levels []*big.Int, f form, coefficients [
 	}
 	changed := quote(ChangedMessage)
 	out.Guard = fmt.Sprintf("throwIf(c_ = 0, %s) = 0 AND throwIf(q_ > %[2]s OR -q_ > %[2]s, %[1]s) = 0", changed, element(maxima, "Int128", "c_"))
-	out.GoColumns = strings.Join(common, ",\n    ")
+	out.Inner = strings.Join(common, ",\n    ")
+	common = nil
 	if inSQL < len(coefficients) {
 		out.GoGuard = fmt.Sprintf("%s AND c_ > %d", out.Guard, inSQL)
 		out.Guard = fmt.Sprintf("%s AND c_ <= %d", out.Guard, inSQL)

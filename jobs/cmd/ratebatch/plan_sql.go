@@ -89,7 +89,7 @@ func (s *sqlPricer) Price(ctx context.Context, c *casefile.Case) ([]casefile.Ans
 	asked := map[int]bool{}
 	source := fmt.Sprintf(`(SELECT x.1 AS n, toDateTime(0, 'UTC') AS begin, '' AS scope, toLowCardinality(toString(x.1)) AS f_0, toDecimal128(x.2, 18) AS qty
 FROM (SELECT arrayJoin(CAST(%s, 'Array(Tuple(UInt32, String))')) AS x))`, store.QuoteString("["+strings.Join(rows, ",")+"]"))
-	err = s.each(ctx, fmt.Sprintf("SELECT n, price, rule, bucket FROM (SELECT n, %s FROM %s WHERE %s)", e.Columns, source, e.Guard), func(n int, a casefile.Answer, bucket string) {
+	err = s.each(ctx, fmt.Sprintf("SELECT n, price, rule, bucket FROM (SELECT n, %s FROM (SELECT *, %s FROM %s) WHERE %s)", e.Columns, e.Inner, source, e.Guard), func(n int, a casefile.Answer, bucket string) {
 		asked[n] = true
 		if hashmap.Bucket(bucket) == hashmap.Rejected {
 			a = casefile.Answer{Rejected: a.Rule}

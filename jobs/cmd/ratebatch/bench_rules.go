@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ratebatch/ratebatch/fixtures/bench"
+	"github.com/ratebatch/ratebatch/ratebatch/engine"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// benchRules measures large plans: 100,000 mapping values of which every
+// instance uses one of its own, and 10,000 scopes with ten rules of their own
+// each. (The quick size has a hundredth of both.)
+func benchRules(ctx context.Context, p *program, dir string, size benchSize) ([]bench.Figure, error) {
+	values, scopes := 100_000, 10_000
+	if size.hours < 48 {
+		values, scopes = 1000, 100
+	}
+	instances := size.scopes * size.instances
+	var figures []bench.Figure
+	for _, x := range []struct {
+		name                       string
+		scopes, instances, flavors int
+		plan                       []byte
+	}{
+		{"rate_100k_values_vs_copy", size.scopes, size.instances, values, valuesPlan(values)},
+		{"rate_10k_scopes_vs_copy", scopes, max(1, instances/scopes), 40, scopesPlan(scopes)},
+	} {
+		inside := filepath.Join(dir, x.name)
+		err := benchDatabase(ctx, p, inside, func(e *engine.Engine, s *store.Store) error {
+			if err := bench.HourlyUsage(ctx, e.Conn(), x.scopes, x.instances, size.hours, x.flavors); err != nil {
+				return err
+			}
+			until := bench.UsageBegin.Add(time.Duration(size.hours) * time.Hour)
+			if err := s.SetWatermark(ctx, store.Watermark{Region: "RegionOne", CompleteUntil: until, Source: "operator"}, "bench"); err != nil {
+				return err
+			}
+			m, err := measurePlan(ctx, p, s, size, x.plan, benchMetrics("1"), time.Unix(0, 0))
+			if err != nil {
+				return err
+			}
+			median, spread := bench.Median(m.Rating)
+			// Twice the limit of rate_vs_copy.
+			figures = append(figures, bench.Figure{Name: x.name, Value: median.Seconds(), Unit: "s", Ratio: bench.MedianRatio(m.Rating, m.Copy), Limit: 2.6, Runs: len(m.Rating), Spread: spread})
+			peak, err := enginePeak(filepath.Join(inside, "data"))
+			if err != nil {
+				return err
+			}
+			figures = append(figures, bench.Figure{Name: strings.TrimSuffix(x.name, "_vs_copy") + "_engine_peak", Value: peak, Unit: "MiB", Limit: 2048, Runs: 1})
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", x.name, err)
+		}
+	}
+	return figures, nil
+}
+
+func valuesPlan(values int) []byte {
+	var b strings.Builder
+	b.WriteString("currency: EUR\nservices:\n  - name: instance\n    fields:\n      - name: flavor_name\n        mappings:\n")
+	for i := range values {
+		fmt.Fprintf(&b, "          - {value: flavor-%02d, type: flat, cost: \"0.%05d\"}\n", i, i%99_999+1)
+	}
+	return []byte(b.String())
+}
+
+func scopesPlan(scopes int) []byte {
+	var b strings.Builder
+	b.WriteString("currency: EUR\nservices:\n  - name: instance\n    mappings:\n      - {type: flat, cost: \"0.01\"}\n    fields:\n      - name: flavor_name\n        mappings:\n")
+	for s := range scopes {
+		for f := range 10 {
+			fmt.Fprintf(&b, "          - {value: flavor-%02d, scope: project-%05d, type: flat, cost: \"0.%05d\"}\n", f*4, s, (s*10+f)%99_999+1)
+		}
+	}
+	return []byte(b.String())
+}
+
+var peakMemory = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// enginePeak is the largest resident memory, in MiB, that the engine over a
+// folder has had so far.
+func enginePeak(dataDir string) (float64, error) {
+	endpoint, err := os.ReadFile(filepath.Join(dataDir, "engine", "endpoint.json"))
+	if err != nil {
+		return 0, err
+	}
+	pid := regexp.MustCompile(`"pid":\s*(\d+)`).FindSubmatch(endpoint)
+	if pid == nil {
+		return 0, errors.New("the engine's endpoint file names no pid")
+	}
+	status, err := os.ReadFile("/proc/" + string(pid[1]) + "/status")
+	if err != nil {
+		return 0, err
+	}
+	kib := peakMemory.FindSubmatch(status)
+	if kib == nil {
+		return 0, errors.New("the engine's peak memory is not known")
+	}
+	n, err := strconv.ParseFloat(string(kib[1]), 64)
+	return n / 1024, err
+}
