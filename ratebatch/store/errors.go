@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 	"syscall"
 
@@ -45,8 +46,17 @@ func IsOutcomeKnown(err error) bool {
 // describe gives the errors that an operator can act on their class and the
 // next step; everything else stays as it is.
 func describe(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) {
-		return err
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("interrupted: %w", context.Canceled)
+	}
+	// The URL of an HTTP request holds the whole statement's parameters and
+	// tells an operator nothing.
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = fmt.Errorf("ClickHouse over HTTP: %w", request.Err)
 	}
 	var exception *clickhouse.Exception
 	if errors.As(err, &exception) {

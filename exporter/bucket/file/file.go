@@ -30,6 +30,9 @@ func New(root string) (*Bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("folder %s: %w", root, err)
 	}
+	if info, err := os.Stat(absolute); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a folder", absolute)
+	}
 	return &Bucket{absolute}, nil
 }
 

@@ -3,21 +3,31 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"maps"
+	"os"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
 // withStore opens ClickHouse, hands a Store to use, and closes it again.
 func (p *program) withStore(ctx context.Context, use func(context.Context, *store.Store) error) (err error) {
+	if p.engine.URL == "" && !p.engine.Create {
+		// A mistyped folder is a mistake, not a new cloud.
+		if _, err := os.Stat(p.engine.DataDir); errors.Is(err, fs.ErrNotExist) {
+			return &ratebatch.ConfigError{Err: fmt.Errorf("there is no data folder %s", p.engine.DataDir), Hint: "name yours with --data, or make it with 'ratebatch migrate'"}
+		}
+	}
 	e, err := engine.Open(ctx, p.engine)
 	if err != nil {
 		return err

@@ -87,11 +87,9 @@ func openBucket(ctx context.Context, to string) (b bucket.Bucket, done func(), e
 	case to == "":
 		return nil, nil, &ratebatch.ConfigError{Err: errors.New("no place to export to is given"), Hint: "name a folder or s3://bucket/prefix"}
 	case !found:
-		b, err = bucketfile.New(to)
-		return b, func() {}, err
+		return openFolder(to)
 	case scheme == "file":
-		b, err = bucketfile.New(rest)
-		return b, func() {}, err
+		return openFolder(rest)
 	case scheme == "s3":
 		o, err := buckets3.Parse(to)
 		if err != nil {
@@ -104,6 +102,14 @@ func openBucket(ctx context.Context, to string) (b bucket.Bucket, done func(), e
 		return b, b.Close, nil
 	}
 	return nil, nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s:// is no place to export to", scheme), Hint: "use a folder, file:///folder or s3://bucket/prefix"}
+}
+
+func openFolder(name string) (bucket.Bucket, func(), error) {
+	b, err := bucketfile.New(name)
+	if err != nil {
+		return nil, nil, &ratebatch.ConfigError{Err: err, Hint: "name a folder that this user may write"}
+	}
+	return b, func() {}, nil
 }
 
 func newExportCmd(p *program) *cobra.Command {
@@ -281,6 +287,9 @@ func (p *program) runExport(ctx context.Context, job *export.Job, dryRun bool) (
 
 func printExports(p *program, results []exporter.Result) {
 	for _, r := range results {
+		if month, err := time.Parse("2006-01", r.Month); err == nil && p.now().Before(month.AddDate(0, 1, 0)) {
+			fmt.Fprintf(p.stdout, "%s is not over: this delivery holds what is rated so far\n", r.Month)
+		}
 		switch {
 		case r.DryRun:
 			fmt.Fprintf(p.stdout, "%s %s: %d commits would be exported as delivery %s\n", r.Dataset, r.Month, r.Commits, r.Delivery)

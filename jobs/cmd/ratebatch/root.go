@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -40,15 +39,51 @@ type program struct {
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now}
 	root := newRootCmd(p)
+	strict(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Canceled) {
-		err = errors.Join(err, ctx.Err())
+	if err != nil && ctx.Err() != nil && ratebatch.ExitCode(err) != ratebatch.ExitHalted {
+		fmt.Fprintln(p.stderr, "ratebatch: interrupted; what was committed stays, nothing half-written counts, the next run goes on")
+		return ratebatch.ExitInterrupted
 	}
 	if err != nil {
 		p.printError(err)
 	}
 	return ratebatch.ExitCode(err)
+}
+
+// strict makes mistyped subcommands and stray arguments mistakes of the command
+// line (exit 2) everywhere. cobra prints the help of a group of commands and
+// exits 0, which cron takes for success.
+func strict(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		strict(sub)
+	}
+	see := "see '" + cmd.CommandPath() + " --help'"
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			hint := see
+			if names := cmd.SuggestionsFor(args[0]); len(names) > 0 {
+				hint = "did you mean '" + cmd.CommandPath() + " " + names[0] + "'?"
+			}
+			return &ratebatch.ConfigError{Err: fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0]), Hint: hint}
+		}
+		return
+	}
+	takes := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if takes == nil || takes(cmd, args) == nil {
+			return nil
+		}
+		if takes(cmd, nil) == nil && len(args) > 0 {
+			return &ratebatch.ConfigError{Err: fmt.Errorf("%s does not take the argument %q", cmd.CommandPath(), args[len(args)-1]), Hint: see}
+		}
+		return &ratebatch.ConfigError{Err: fmt.Errorf("%s: %w", cmd.CommandPath(), takes(cmd, args)), Hint: see}
+	}
 }
 
 func newRootCmd(p *program) *cobra.Command {
@@ -63,9 +98,10 @@ Without --clickhouse a command starts the embedded ClickHouse engine over the
 folder given by --data (or joins the one that already serves it).
 
 ` + exitCodesHelp,
-		Version:       version,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Version:                    version,
+		SilenceUsage:               true,
+		SilenceErrors:              true,
+		SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return p.prepare(cmd)
 		},

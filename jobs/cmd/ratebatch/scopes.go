@@ -178,8 +178,8 @@ func newWatermarkCmd(p *program) *cobra.Command {
 		Use:   "watermark",
 		Short: "Show up to when each region's input is complete, or set it",
 		Long: `A period is rated when its region's watermark has passed its end. Without one
-that is set it follows the newest sample. Setting it is for input that does not
-come through 'ratebatch ingest'.`,
+that is set it follows the newest sample. Set it where you know better: when a
+load is complete, or must be waited for.`,
 		Example: `  ratebatch watermark
   ratebatch watermark --region RegionOne --until 2026-11-01T00:00:00Z --note "October is loaded"`,
 		Args: cobra.NoArgs,

@@ -126,7 +126,7 @@ func (p *program) applyTo(ctx context.Context, s *store.Store, v versioned, file
 	}
 	if unchanged(versions, next) {
 		return p.print(map[string]any{"applied": false, "digest": next.Digest}, func() {
-			fmt.Fprintf(p.stdout, "this %s is already in force from %s on\n", v.noun, next.ValidFrom.Format(time.RFC3339))
+			fmt.Fprintf(p.stdout, "this %s is already in force at %s; nothing was stored\n", v.noun, next.ValidFrom.Format(time.RFC3339))
 		})
 	}
 	if v.fits != nil {
@@ -226,7 +226,11 @@ func (p *program) version(ctx context.Context, s *store.Store, v versioned, args
 		return store.Version{}, err
 	}
 	if len(versions) == 0 {
-		return store.Version{}, &ratebatch.ConfigError{Err: fmt.Errorf("no %s was applied", v.noun)}
+		err := &ratebatch.ConfigError{Err: fmt.Errorf("no %s was applied", v.noun)}
+		if v.kind == store.MetricVersions {
+			err.Hint = "the built-in one counts: 'ratebatch metrics default'"
+		}
+		return store.Version{}, err
 	}
 	if len(args) == 0 {
 		return versions[len(versions)-1], nil
