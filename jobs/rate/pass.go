@@ -187,7 +187,7 @@ func (a *attempt) query() string {
 func (a *attempt) run(ctx context.Context) error {
 	s := a.pass.job.Store
 	log := a.pass.job.Log.With(jobs.KeyRunID, a.ids.ID)
-	started := time.Now()
+	started := time.Now() //nolint:forbidigo // how long a step took
 	lap := func(step string, more ...any) {
 		log.DebugContext(ctx, "pass step", append([]any{"step", step, "seconds", time.Since(started).Seconds()}, more...)...)
 	}

@@ -607,7 +607,7 @@ func (t terms) edges(from, to time.Time) []time.Time {
 // ratebatch.ErrRejected beside the result when some lines were rejected, and a
 // scope's failure after everything else was rated.
 func (j *Job) Run(ctx context.Context, plan *Plan, run *jobs.Run) (Result, error) {
-	started := time.Now()
+	started := time.Now() //nolint:forbidigo // how long the run took
 	result := Result{RunID: run.ID, Price: map[string]decimal.Decimal{}, Waiting: plan.Waiting, Attempts: []uuid.UUID{}}
 	scopes := map[string]bool{}
 	err := j.passes(ctx, plan, &result, scopes)

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/csv"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -19,7 +23,7 @@ func newScopesCmd(p *program) *cobra.Command {
 		Use:   "scopes",
 		Short: "Whose usage is rated: list, show, enable and disable scopes",
 	}
-	cmd.AddCommand(p.scopesListCmd(), p.scopesShowCmd(), p.scopesSetCmd("enable", true), p.scopesSetCmd("disable", false))
+	cmd.AddCommand(p.scopesListCmd(), p.scopesShowCmd(), p.scopesLoadCmd(), p.scopesSetCmd("enable", true), p.scopesSetCmd("disable", false))
 	return cmd
 }
 
@@ -95,6 +99,77 @@ func (p *program) scopesListCmd() *cobra.Command {
 					}
 					w.Flush()
 				})
+			})
+		},
+	}
+}
+
+// readScopes reads the static list: one scope a line as ID,NAME,DOMAIN, of
+// which only the first is needed.
+func readScopes(file string) ([]store.ScopeState, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, &ratebatch.ConfigError{Err: err}
+	}
+	defer f.Close()
+	reader := csv.NewReader(f)
+	reader.FieldsPerRecord, reader.Comment, reader.TrimLeadingSpace = -1, '#', true
+	var out []store.ScopeState
+	seen := map[string]bool{}
+	for {
+		record, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s: %w", file, err)}
+		}
+		line, _ := reader.FieldPos(0)
+		if record[0] == "" || len(record) > 3 || seen[record[0]] {
+			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s:%d: %q", file, line, strings.Join(record, ",")), Hint: "write one scope a line, once, as ID,NAME,DOMAIN"}
+		}
+		seen[record[0]] = true
+		record = append(record, "", "")
+		out = append(out, store.ScopeState{Scope: record[0], Active: true, Name: record[1], Domain: record[2], Fetcher: "static"})
+	}
+}
+
+func (p *program) scopesLoadCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "load FILE",
+		Short: "Load a static list of scopes with their names and domains",
+		Long: `Load reads one scope a line, as ID,NAME,DOMAIN, and stores what is new. A scope
+that is disabled stays disabled; scopes that are not in the file stay as they are,
+and usage of scopes that nobody listed is rated all the same.
+
+` + exitCodesHelp,
+		Example: "  ratebatch scopes load projects.csv",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := readScopes(args[0])
+			if err != nil {
+				return err
+			}
+			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+				known, err := s.ScopeStates(ctx)
+				if err != nil {
+					return err
+				}
+				changed := 0
+				for _, x := range list {
+					old, ok := known[x.Scope]
+					if ok {
+						x.Active, x.Reason = old.Active, old.Reason
+					}
+					if ok && old.Name == x.Name && old.Domain == x.Domain {
+						continue
+					}
+					if err := s.SetScope(ctx, x, author()); err != nil {
+						return err
+					}
+					changed++
+				}
+				return p.print(map[string]int{"listed": len(list), "changed": changed}, func() { fmt.Fprintf(p.stdout, "%d scopes listed, %d changed\n", len(list), changed) })
 			})
 		},
 	}

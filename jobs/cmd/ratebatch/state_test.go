@@ -455,3 +455,29 @@ func TestRetentionRemovesOnlyWhatCountsNoMore(t *testing.T) {
 		t.Errorf("%s old job runs are left beside each job's last", got)
 	}
 }
+
+func TestScopesLoadKeepsWhatIsDisabled(t *testing.T) {
+	b := newBilled(t)
+	write := func(text string) string {
+		file := filepath.Join(t.TempDir(), "scopes.csv")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	b.must("scopes", "disable", "beta", "--reason", "internal")
+	file := write("# our projects\nalpha,Web shop,Default\nbeta,\"Tests, internal\"\n")
+	if out := b.must("scopes", "load", file); !strings.Contains(out, "2 scopes listed, 2 changed") {
+		t.Errorf("load: %s", out)
+	}
+	if out := b.must("scopes", "load", file); !strings.Contains(out, "0 changed") {
+		t.Errorf("second load: %s", out)
+	}
+	if out := b.must("scopes", "show", "beta"); !strings.Contains(out, "Tests, internal") || !strings.Contains(out, "disabled") {
+		t.Errorf("show: %s", out)
+	}
+	b.rate()
+	b.owe("alpha 6")
+	b.fails(ratebatch.ExitConfig, "scopes.csv:2", "scopes", "load", write("a\na\n"))
+	b.fails(ratebatch.ExitConfig, "scopes.csv:1", "scopes", "load", write("a,b,c,d\n"))
+}
