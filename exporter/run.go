@@ -421,8 +421,27 @@ func (e *export) filesThere(ctx context.Context, m *Manifest) (bool, error) {
 		if size, ok := sizes[f.Path]; !ok || size != f.Bytes {
 			return false, nil
 		}
+		same, err := e.sameBytes(ctx, f)
+		if err != nil || !same {
+			return false, err
+		}
 	}
 	return true, nil
+}
+
+// sameBytes reads a delivered file back and compares it with its manifest: one
+// that was damaged is written again and not called delivered.
+func (e *export) sameBytes(ctx context.Context, f File) (bool, error) {
+	in, err := e.Bucket.Open(ctx, e.folder+f.Path)
+	if err != nil {
+		return false, err
+	}
+	defer in.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, in); err != nil {
+		return false, fmt.Errorf("read %s back: %w", f.Path, err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)) == f.SHA256, nil
 }
 
 // part is one range of the window that is read and written on its own.

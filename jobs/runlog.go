@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -38,8 +39,24 @@ func Start(ctx context.Context, s *store.Store, job string, arguments []string, 
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{ID: id, Job: job, Arguments: arguments, Version: version, StartedAt: now, store: s}
+	r := &Run{ID: id, Job: job, Arguments: withoutSecrets(arguments), Version: version, StartedAt: now, store: s}
 	return r, r.write(ctx, "running", nil, nil)
+}
+
+var (
+	urlPassword   = regexp.MustCompile(`(^|//)([^:/@?\s]*):[^/@\s]*@`)
+	queryPassword = regexp.MustCompile(`(?i)([?&](?:password|user|secret|token)=)[^&\s]*`)
+)
+
+// withoutSecrets masks passwords that stand in URLs: the run log can be read by
+// many.
+func withoutSecrets(arguments []string) []string {
+	out := make([]string, len(arguments))
+	for i, a := range arguments {
+		a = urlPassword.ReplaceAllString(a, "$1$2:***@")
+		out[i] = queryPassword.ReplaceAllString(a, "$1***")
+	}
+	return out
 }
 
 // End writes the run log's last line: done or failed, with its counts.

@@ -51,7 +51,7 @@ SELECT {run_id:UUID}, 'RegionOne', 'project-' || leftPad(toString(s), 5, '0'), {
 FROM numbers_mt(toUInt64({scopes:UInt32}) * {resources:UInt32} * 2 * {hours:UInt32})`, `
 INSERT INTO period_commits (scope, begin, end, revision, kind, run_id, plan_digest, metrics_digest, currency, usage_rows, usage_fingerprint, lines, line_digest, total)
 SELECT scope, begin, begin + 3600, 1, 'rated', {run_id:UUID}, 'plan-1', 'metrics-1', 'EUR', count(), 0, count(),
-       sum(cityHash64(region, metric, resource, attributes, part)), sum(toDecimal256(price, 18))
+       sum(cityHash64(region, metric, resource, attributes, part, end, unit, qty, price, rule, bucket)), sum(toDecimal256(price, 18))
 FROM rated_lines WHERE run_id = {run_id:UUID} GROUP BY scope, begin`} {
 		if err := s.Conn().Exec(ctx, text); err != nil {
 			return err

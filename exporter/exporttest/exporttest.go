@@ -81,7 +81,7 @@ INSERT INTO period_commits (scope, begin, end, revision, kind, run_id, plan_dige
 SELECT {scope:String}, h.begin, h.begin + 3600, {revision:UInt32}, {kind:String}, {run_id:UUID}, 'plan-1', 'metrics-1', {currency:String},
        l.lines, 0, l.lines, l.digest, l.total
 FROM (SELECT arrayJoin(arrayMap(i -> {from:DateTime('UTC')} + i * 3600, range(toUInt32(intDiv({to:DateTime('UTC')} - {from:DateTime('UTC')}, 3600))))) AS begin) AS h
-LEFT JOIN (SELECT begin, count() AS lines, sum(cityHash64(region, metric, resource, attributes, part)) AS digest, sum(toDecimal256(price, 18)) AS total
+LEFT JOIN (SELECT begin, count() AS lines, sum(cityHash64(region, metric, resource, attributes, part, end, unit, qty, price, rule, bucket)) AS digest, sum(toDecimal256(price, 18)) AS total
            FROM rated_lines WHERE run_id = {run_id:UUID} AND scope = {scope:String} GROUP BY begin) AS l ON l.begin = h.begin`)
 	if err != nil {
 		tb.Fatal(err)

@@ -5,7 +5,8 @@
 --          highest rank is current. run_id is ordered by reinterpretAsUInt128, in SQL and nowhere else.
 --          usage_read_at is when the attempt counted the usage, so that what arrived behind it is found (late_usage).
 --          lines, line_digest and total are compared with the rows by every reader of money. line_digest is the
---          wrapping sum of cityHash64 over the line keys.
+--          wrapping sum of cityHash64 over all that a line says (region, metric, resource, attributes, part, end, unit, qty,
+--          price, rule, bucket).
 CREATE TABLE IF NOT EXISTS {{table "period_commits"}}
 (
     scope LowCardinality(String),
