@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,6 +13,7 @@ import (
 	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/pricing"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -303,10 +305,19 @@ func (a *attempt) writeLines(ctx context.Context, set *metric.Set, summary store
 
 // voidIfThrown turns the exception of a guard into a void attempt.
 func voidIfThrown(err error) error {
-	if store.IsCode(err, codeThrowIf) {
-		return &errVoid{reason: fmt.Sprintf("usage changed under the pass: %v", err)}
+	if !store.IsCode(err, codeThrowIf) {
+		return err
 	}
-	return err
+	text := store.ShortException(err)
+	switch {
+	case strings.Contains(text, pricing.ChangedMessage):
+		return &errVoid{reason: pricing.ChangedMessage}
+	case strings.Contains(text, "deduplication by FINAL"):
+		return &errVoid{reason: text, repeated: true}
+	default:
+		// A row that no metric can read stays as it is: trying again is in vain.
+		return &ratebatch.HaltError{Err: errors.New(text), Hint: "correct the row or the metric that reads it; nothing was committed"}
+	}
 }
 
 // usageOfAll is the usage of every metric of the set, with the metric's name.

@@ -84,14 +84,15 @@ func describe(err error) error {
 	return err
 }
 
-// shortException is the first sentence of a ClickHouse exception: what is
+// ShortException is the first sentence of a ClickHouse exception: what is
 // wrong, without the statement it was found in.
-func shortException(err error) string {
+func ShortException(err error) string {
 	var exception *clickhouse.Exception
 	if !errors.As(err, &exception) {
 		return err.Error()
 	}
 	text, _, _ := strings.Cut(exception.Message, ". In scope ")
+	text, _, _ = strings.Cut(text, ": while executing ")
 	return text
 }
 

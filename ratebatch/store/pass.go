@@ -668,7 +668,7 @@ func (s *Store) CheckUsage(ctx context.Context, metric, usage string) error {
 	ctx = WithParams(ctx, Params{"from": time.Unix(0, 0), "to": time.Unix(0, 0)})
 	err := s.conn.Exec(ctx, "EXPLAIN "+usage)
 	if IsCode(err, codeUnknownIdentifier) || IsCode(err, codeUnknownTable) || IsCode(err, codeUnknownDatabase) || IsCode(err, codeNoSuchColumn) {
-		return &ratebatch.ConfigError{Err: fmt.Errorf("metric %s names a table or column that is not there: %s", metric, shortException(err)), Hint: "correct metrics.yaml and run 'ratebatch metrics apply FILE'"}
+		return &ratebatch.ConfigError{Err: fmt.Errorf("metric %s names a table or column that is not there: %s", metric, ShortException(err)), Hint: "correct metrics.yaml and run 'ratebatch metrics apply FILE'"}
 	}
 	if err != nil {
 		return fmt.Errorf("metric %s: %w", metric, describe(err))
