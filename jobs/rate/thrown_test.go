@@ -25,7 +25,7 @@ func TestWhatAGuardThrows(t *testing.T) {
 	if ratebatch.ExitCode(err) != ratebatch.ExitHalted || err.Error() != "metric x: a row of own is off its bucket: correct the row or the metric that reads it; nothing was committed" {
 		t.Errorf("a bad row = %v (exit %d)", err, ratebatch.ExitCode(err))
 	}
-	if other := errors.New("other"); voidIfThrown(other) != other {
+	if other := errors.New("other"); !errors.Is(voidIfThrown(other), other) {
 		t.Error("another error must stay as it is")
 	}
 }
