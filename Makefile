@@ -9,7 +9,7 @@ GOLANGCI_VERSION := v2.15.0
 export CGO_ENABLED ?= 0
 
 # Tests of one package may start an engine of their own; two at a time suit two cores.
-TEST_FLAGS ?= -p 2 -timeout 20m
+TEST_FLAGS ?= -p 2 -timeout 45m
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -30,7 +30,7 @@ import (
 
 // envFaults set to all breaks every statement in every way, which takes half an
 // hour. Otherwise each statement that writes is broken in one way, in turn, those
-// that write lines and commits in the middle as well, and one in eight that only
+// that write lines and commits in the middle as well, and one in 24 that only
 // read: being dead there is being dead before the next one that writes.
 const envFaults = "RATEBATCH_TEST_FAULTS"
 
@@ -278,7 +278,7 @@ func TestEveryStatementMayBreak(t *testing.T) {
 // faultModes are the ways to break the ith statement of a job.
 func faultModes(i int, text string, all bool) []fault.Mode {
 	if !fault.Writes(text) {
-		if all || i%8 == 0 {
+		if all || i%24 == 0 {
 			return fault.Reading
 		}
 		return nil
