@@ -29,7 +29,7 @@ import (
 )
 
 // envFaults set to all breaks every statement in every way, which takes half an
-// hour. Otherwise each statement that writes is broken in one way, in turn, those
+// hour. Otherwise each statement of rate, and every third of the other jobs, that writes is broken in one way, in turn, those
 // that write lines and commits in the middle as well, and one in 24 that only
 // read: being dead there is being dead before the next one that writes.
 const envFaults = "RATEBATCH_TEST_FAULTS"
@@ -255,7 +255,11 @@ func TestEveryStatementMayBreak(t *testing.T) {
 			}
 			n := 0
 			for i, text := range whole.Statements() {
-				modes := faultModes(i, text, os.Getenv(envFaults) == "all")
+				all := os.Getenv(envFaults) == "all"
+				if !all && j.name != "rate" && i%3 != 0 {
+					continue // so that make test ends within a quarter of an hour
+				}
+				modes := faultModes(i, text, all)
 				for _, mode := range modes {
 					n++
 					files := wantFiles
