@@ -12,9 +12,6 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
-// Unattributed is the scope of usage without a project.
-const Unattributed = "unattributed"
-
 // FirstPeriod says where a scope's first period begins.
 type FirstPeriod struct {
 	Kind string    // month, usage or date
