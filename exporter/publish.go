@@ -1,0 +1,121 @@
+package exporter
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/exporter/bucket"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+func (e *export) filesThere(ctx context.Context, m *Manifest) (bool, error) {
+	sizes := map[string]uint64{}
+	for object, err := range e.Bucket.List(ctx, e.folder) {
+		if err != nil {
+			return false, err
+		}
+		sizes[strings.TrimPrefix(object.Name, e.folder)] = uint64(object.Size)
+	}
+	for _, f := range m.Files {
+		if size, ok := sizes[f.Path]; !ok || size != f.Bytes {
+			return false, nil
+		}
+		same, err := e.sameBytes(ctx, f)
+		if err != nil || !same {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// sameBytes reads a delivered file back and compares it with its manifest: one
+// that was damaged is written again and not called delivered.
+func (e *export) sameBytes(ctx context.Context, f File) (bool, error) {
+	in, err := e.Bucket.Open(ctx, e.folder+f.Path)
+	if err != nil {
+		return false, err
+	}
+	defer in.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, in); err != nil {
+		return false, fmt.Errorf("read %s back: %w", f.Path, err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)) == f.SHA256, nil
+}
+
+// publish writes the manifest, which makes the delivery the current one, and
+// notes it in ClickHouse.
+func (e *export) publish(ctx context.Context, m *Manifest) error {
+	text, err := m.encode()
+	if err != nil {
+		return err
+	}
+	if e.SignKey != nil {
+		if _, err := e.writeText(ctx, SignatureName, nil, sign(e.SignKey, text)); err != nil {
+			return err
+		}
+	}
+	if _, err := e.writeText(ctx, ManifestName, nil, text); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	totals := map[string]decimal.Decimal{}
+	for currency, total := range m.Totals {
+		totals[currency] = decimal.RequireFromString(total)
+	}
+	return e.Store.RecordExport(ctx, store.Export{Delivery: m.Delivery, Dataset: m.Dataset, Location: e.Bucket.Location(), Month: e.Month,
+		Begin: m.State.Begin, End: m.State.End, Commits: m.State.Commits, CommitDigest: m.State.CommitDigest, Files: uint32(len(m.Files)), Rows: m.Rows,
+		Totals: totals, ManifestSHA256: hex.EncodeToString(sum[:]), RunID: e.RunID})
+}
+
+// abandoned is the age from which an unfinished object has no writer any more.
+const abandoned = 24 * time.Hour
+
+// sweep removes the files of deliveries that were replaced longer than the
+// grace ago: readers that follow the manifest had that long to finish.
+func (e *export) sweep(ctx context.Context, m *Manifest) error {
+	if cleaner, ok := e.Bucket.(bucket.Cleaner); ok {
+		if err := cleaner.Clean(ctx, e.folder, e.Now.Add(-abandoned)); err != nil {
+			e.Log.Warn("clean up after killed exports", "error", err)
+		}
+	}
+	keep := "delivery=" + m.Delivery + "/"
+	newest := map[string]time.Time{}
+	files := map[string][]string{}
+	for object, err := range e.Bucket.List(ctx, e.folder+"delivery=") {
+		if err != nil {
+			return err
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(object.Name, e.folder), "/")
+		if name+"/" == keep {
+			continue
+		}
+		files[name] = append(files[name], object.Name)
+		if object.Modified.After(newest[name]) {
+			newest[name] = object.Modified
+		}
+	}
+	for _, name := range sortedNames(files) {
+		if e.Now.Sub(newest[name]) < e.Grace {
+			continue
+		}
+		for _, object := range files[name] {
+			if err := e.Bucket.Delete(ctx, object); err != nil {
+				return err
+			}
+		}
+		e.Log.Info("removed a delivery that was replaced", "delivery", name, "files", len(files[name]))
+	}
+	return nil
+}
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
