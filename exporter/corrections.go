@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
-	"net/url"
 	"slices"
 
 	"github.com/shopspring/decimal"
@@ -90,7 +89,7 @@ func (e *export) correctionParts(c correction) []part {
 			if n := len(parts); n > 0 && parts[n-1].first == t.Scope {
 				continue // another currency
 			}
-			parts = append(parts, part{first: t.Scope, last: t.Scope, partition: map[string]string{"scope": t.Scope}, path: "scope=" + url.PathEscape(t.Scope) + "/" + name})
+			parts = append(parts, part{first: t.Scope, last: t.Scope, partition: map[string]string{"scope": t.Scope}, path: scopeFolder(t.Scope) + name})
 		}
 		return parts
 	case ByDay:

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -23,9 +22,14 @@ const focusDataset = "focus"
 func FocusVersions() []string { return []string{"1.2", "1.3"} }
 
 // focusFields are the columns of FOCUS in alphabetical order, then ours.
-// Unit prices are left out: a rated line's price can be a·quantity + b between
-// thresholds, and a unit price that does not multiply to the cost would be
-// wrong; x_UnitPrice has it where it is exact.
+//
+// FOCUS asks that unit price × PricingQuantity is the cost to the last digit. A
+// rated line's price can be a·quantity + b between thresholds, or be rounded at
+// its 18th digit: such a charge is priced as a whole, PricingQuantity 1 of the
+// unit Charges, and ConsumedQuantity has what was metered. There is one price
+// for each charge (a project's own rules are no discount on a list), so List
+// and Contracted are the same. A line of negative price is a Credit, since a
+// unit price must not be negative.
 var focusFields = []Field{
 	{Name: "BilledCost", Kind: Decimal, Unit: "BillingCurrency", Doc: "what is charged"},
 	{Name: "BillingAccountId", Kind: String, Doc: "domain of the project, else the project"},
@@ -33,24 +37,26 @@ var focusFields = []Field{
 	{Name: "BillingCurrency", Kind: String, Doc: "ISO 4217"},
 	{Name: "BillingPeriodEnd", Kind: Timestamp, Doc: "end of the month, exclusive"},
 	{Name: "BillingPeriodStart", Kind: Timestamp, Doc: "begin of the month"},
-	{Name: "ChargeCategory", Kind: String, Doc: "Usage; Adjustment for the rounding of an invoice"},
+	{Name: "ChargeCategory", Kind: String, Doc: "Usage; Credit for a line of negative price; Adjustment for the rounding of an invoice"},
 	{Name: "ChargeClass", Kind: String, Nullable: true, Doc: "Correction for a closed month's correction"},
 	{Name: "ChargeDescription", Kind: String, Nullable: true, Doc: "metric and resource"},
 	{Name: "ChargeFrequency", Kind: String, Doc: "Usage-Based; One-Time for adjustments"},
 	{Name: "ChargePeriodEnd", Kind: Timestamp, Doc: "end of the rated period, exclusive"},
 	{Name: "ChargePeriodStart", Kind: Timestamp, Doc: "begin of the rated period"},
-	{Name: "ConsumedQuantity", Kind: Decimal, Nullable: true, Unit: "ConsumedUnit", Doc: "metered quantity"},
+	{Name: "ConsumedQuantity", Kind: Decimal, Nullable: true, Unit: "ConsumedUnit", Doc: "metered quantity; null unless ChargeCategory is Usage"},
 	{Name: "ConsumedUnit", Kind: String, Nullable: true, Doc: "unit of ConsumedQuantity"},
 	{Name: "ContractedCost", Kind: Decimal, Unit: "BillingCurrency", Doc: "as BilledCost: the project's own rules are applied already"},
+	{Name: "ContractedUnitPrice", Kind: Decimal, Nullable: true, Unit: "BillingCurrency per PricingUnit", Doc: "as ListUnitPrice"},
 	{Name: "EffectiveCost", Kind: Decimal, Unit: "BillingCurrency", Doc: "as BilledCost: there are no commitments"},
 	{Name: "HostProviderName", Kind: String, Doc: "operator of the cloud"},
 	{Name: "InvoiceDetailId", Kind: String, Nullable: true, Doc: "position on the statement; null while the month is open"},
 	{Name: "InvoiceId", Kind: String, Nullable: true, Doc: "statement_id of the dataset statement; null while the month is open"},
 	{Name: "InvoiceIssuerName", Kind: String, Doc: "operator of the cloud"},
 	{Name: "ListCost", Kind: Decimal, Unit: "BillingCurrency", Doc: "as BilledCost"},
+	{Name: "ListUnitPrice", Kind: Decimal, Nullable: true, Unit: "BillingCurrency per PricingUnit", Doc: "times PricingQuantity it is the cost to the last digit; null on corrections, credits and adjustments"},
 	{Name: "PricingCategory", Kind: String, Nullable: true, Doc: "Standard"},
-	{Name: "PricingQuantity", Kind: Decimal, Nullable: true, Unit: "PricingUnit", Doc: "rated quantity"},
-	{Name: "PricingUnit", Kind: String, Nullable: true, Doc: "unit of PricingQuantity"},
+	{Name: "PricingQuantity", Kind: Decimal, Nullable: true, Unit: "PricingUnit", Doc: "metered quantity, or 1 where the charge is priced as a whole"},
+	{Name: "PricingUnit", Kind: String, Nullable: true, Doc: "unit of PricingQuantity; Charges where the charge is priced as a whole"},
 	{Name: "ProviderName", Kind: String, Doc: "operator of the cloud; deprecated since 1.3"},
 	{Name: "PublisherName", Kind: String, Doc: "operator of the cloud; deprecated since 1.3"},
 	{Name: "RegionId", Kind: String, Nullable: true, Doc: "region; null on adjustments"},
@@ -64,6 +70,7 @@ var focusFields = []Field{
 	{Name: "ServiceSubcategory", Kind: String, Doc: "one per service"},
 	{Name: "SkuId", Kind: String, Nullable: true, Doc: "flavor, else metric"},
 	{Name: "SkuMeter", Kind: String, Nullable: true, Doc: "metric"},
+	{Name: "SkuPriceId", Kind: String, Nullable: true, Doc: "UUIDv5 of SkuId and x_RuleId; null on adjustments"},
 	{Name: "SubAccountId", Kind: String, Doc: "project"},
 	{Name: "SubAccountName", Kind: String, Nullable: true, Doc: "name of the project"},
 	{Name: "SubAccountType", Kind: String, Doc: "Project"},
@@ -71,7 +78,6 @@ var focusFields = []Field{
 	{Name: "x_CorrectsLineId", Kind: String, Nullable: true, Doc: "x_LineId that a correction corrects"},
 	{Name: "x_LineId", Kind: String, Doc: "UUIDv5 of the line's key", unique: true},
 	{Name: "x_RuleId", Kind: String, Doc: "the rule that priced the line"},
-	{Name: "x_UnitPrice", Kind: Decimal, Nullable: true, Unit: "BillingCurrency per PricingUnit", Doc: "price of one unit, where it multiplies to the cost exactly"},
 }
 
 func focusSchema(version string) Schema {
@@ -198,6 +204,7 @@ type focusSink struct {
 	units       map[string]string
 	prices      map[[32]byte]unitPrice
 	invoices    map[[2]string]string
+	skuPrices   map[[2]string]string
 }
 
 type focusAttributes struct{ flavor, name, tags string }
@@ -209,7 +216,7 @@ type unitPrice struct {
 
 func newFocusSink(out *output, e *export) *focusSink {
 	return &focusSink{out: out, table: newTable(out.schema), operator: e.Operator, names: e.names, month: e.Month, over: e.Month.AddDate(0, 1, 0), closed: e.closed,
-		attributes: map[string]focusAttributes{}, units: map[string]string{}, prices: map[[32]byte]unitPrice{}, invoices: map[[2]string]string{}}
+		attributes: map[string]focusAttributes{}, units: map[string]string{}, prices: map[[32]byte]unitPrice{}, invoices: map[[2]string]string{}, skuPrices: map[[2]string]string{}}
 }
 
 // cacheLimit bounds each of the sink's memories of what it has worked out.
@@ -250,20 +257,33 @@ func attributesOf(text string) focusAttributes {
 	return a
 }
 
+// SkuPriceID names the price of a SKU by a rule. A rule's name stays when its
+// cost changes, and so does the id, as FOCUS demands.
+func SkuPriceID(sku, rule string) uuid.UUID {
+	name := appendQuoted([]byte("[\"sku-price\","), sku)
+	return uuid.NewSHA1(namespace, append(appendQuoted(append(name, ','), rule), ']'))
+}
+
 // exactUnitPrice divides price by quantity where the quotient has at most 18
 // digits after the point, so that it multiplies back to the price.
 func exactUnitPrice(quantity, price []byte) unitPrice {
 	q, p := decimalOf(quantity), decimalOf(price)
-	if q.Sign() <= 0 {
+	if q.Sign() < 0 || q.IsZero() && !p.IsZero() {
 		return unitPrice{}
 	}
-	unit := p.DivRound(q, Scale)
+	unit := decimal.Zero
+	if !q.IsZero() {
+		unit = p.DivRound(q, Scale)
+	}
 	if !unit.Mul(q).Equal(p) {
 		return unitPrice{}
 	}
 	word, ok := wordOf(unit)
 	return unitPrice{word, ok}
 }
+
+// one is the PricingQuantity of a charge that is priced as a whole.
+var one, _ = wordOf(decimal.New(1, 0))
 
 func (s *focusSink) add(t *table) error {
 	for row := range t.rows {
@@ -313,6 +333,30 @@ func (s *focusSink) row(t *table, row int) {
 		detail = metric + "/" + text(t, outRule, row)
 	}
 
+	category := "Usage"
+	if !correction && price[0] >= 0x80 { // big-endian: the first bit is the sign
+		category = "Credit"
+	}
+	pricingQuantity, pricingUnit := quantity, unit
+	var listPrice []byte
+	if !correction && category == "Usage" {
+		var key [32]byte
+		copy(key[:16], quantity)
+		copy(key[16:], price)
+		if u := remember(s.prices, key, func() unitPrice { return exactUnitPrice(quantity, price) }); u.ok {
+			listPrice = u.word[:]
+		} else {
+			pricingQuantity, pricingUnit, listPrice = one[:], "Charges", price
+		}
+	}
+	putPrice := func() {
+		if listPrice == nil {
+			next().putNull()
+		} else {
+			next().putWord(listPrice)
+		}
+	}
+
 	next().put(price) // BilledCost
 	account := name.Domain
 	if account == "" {
@@ -323,7 +367,7 @@ func (s *focusSink) row(t *table, row int) {
 	put(currency)
 	putTime(next(), s.over)
 	putTime(next(), s.month)
-	put("Usage")
+	put(category)
 	if correction {
 		put("Correction")
 	} else {
@@ -333,18 +377,25 @@ func (s *focusSink) row(t *table, row int) {
 	put("Usage-Based")
 	next().putWord(word(outEnd))
 	next().putWord(word(outBegin))
-	next().put(quantity) // ConsumedQuantity
-	put(unit)
+	if category == "Usage" {
+		next().putWord(quantity) // ConsumedQuantity
+		put(unit)
+	} else {
+		next().putNull()
+		next().putNull()
+	}
 	next().put(price) // ContractedCost
+	putPrice()
 	next().put(price) // EffectiveCost
 	put(s.operator)
 	optional(detail)
 	optional(invoice)
 	put(s.operator)
 	next().put(price) // ListCost
+	putPrice()
 	put("Standard")
-	next().put(quantity) // PricingQuantity
-	put(unit)
+	next().putWord(pricingQuantity)
+	put(pricingUnit)
 	put(s.operator)
 	put(s.operator)
 	next().putWord(word(outRegion))
@@ -356,12 +407,14 @@ func (s *focusSink) row(t *table, row int) {
 	put(service.name)
 	put(s.operator)
 	put(service.subcategory)
-	if sku := attributes.flavor; sku != "" && service.category == "Compute" {
-		put(sku)
-	} else {
-		put(metric)
+	sku := metric
+	if attributes.flavor != "" && service.category == "Compute" {
+		sku = attributes.flavor
 	}
+	put(sku)
 	put(metric)
+	rule := text(t, outRule, row)
+	put(remember(s.skuPrices, [2]string{sku, rule}, func() string { return SkuPriceID(sku, rule).String() }))
 	next().putWord(word(outScope))
 	optional(name.Name)
 	put("Project")
@@ -373,14 +426,6 @@ func (s *focusSink) row(t *table, row int) {
 	}
 	next().put(word(outID))
 	next().putWord(word(outRule))
-	var key [32]byte
-	copy(key[:16], quantity)
-	copy(key[16:], price)
-	if u := remember(s.prices, key, func() unitPrice { return exactUnitPrice(quantity, price) }); u.ok {
-		next().putWord(u.word[:])
-	} else {
-		next().putNull()
-	}
 	if at != len(s.table.cols) {
 		panic(fmt.Sprintf("focus row of %d columns, not %d", at, len(s.table.cols)))
 	}
@@ -462,7 +507,7 @@ func (e *export) writeAdjustments(ctx context.Context, m *Manifest) error {
 		}
 		of := p
 		if e.Partition == ByScope {
-			of.path, of.partition = "scope="+url.PathEscape(key.scope)+"/"+p.path, map[string]string{"scope": key.scope}
+			of.path, of.partition = scopeFolder(key.scope)+p.path, map[string]string{"scope": key.scope}
 		}
 		sink := parts[of.path]
 		if sink == nil {

@@ -217,7 +217,24 @@ func (c *focusChecker) row(get focusRow) {
 	if _, ok := get("PricingQuantity"); !ok && (category == "Usage" || category == "Purchase") && class != "Correction" {
 		c.found("PricingQuantity is not null for usage and purchases", at("null"))
 	}
-	for _, triple := range [][3]string{{"ListUnitPrice", "PricingQuantity", "ListCost"}, {"ContractedUnitPrice", "PricingQuantity", "ContractedCost"}, {"x_UnitPrice", "PricingQuantity", "BilledCost"}} {
+	for _, name := range []string{"ListUnitPrice", "ContractedUnitPrice", "SkuPriceId", "SkuId"} {
+		if _, ok := get(name); !slices.Contains(c.columns, name) {
+			continue
+		} else if priced := (category == "Usage" || category == "Purchase") && class != "Correction"; !ok && priced {
+			c.found(name+" is not null for usage and purchases", at("null"))
+		} else if ok && category == "Tax" {
+			c.found(name+" is null for taxes", at(name))
+		}
+		if numbers[name].IsNegative() {
+			c.found("a unit price is not negative", at(name+" is "+numbers[name].String()))
+		}
+	}
+	for _, name := range []string{"ListCost", "ContractedCost"} {
+		if cost, ok := numbers[name]; ok && category == "Credit" && !cost.Equal(numbers["BilledCost"]) {
+			c.found(name+" of a credit is its BilledCost", at(cost.String()))
+		}
+	}
+	for _, triple := range [][3]string{{"ListUnitPrice", "PricingQuantity", "ListCost"}, {"ContractedUnitPrice", "PricingQuantity", "ContractedCost"}} {
 		unit, ok := get(triple[0])
 		if !ok || class == "Correction" || !plainNumber.MatchString(unit) {
 			continue

@@ -196,7 +196,7 @@ func (c *csvWriter) write(t *table) error {
 				line = append(line, ',')
 			}
 			if word, ok := t.cols[i].word(row); ok {
-				line = appendCSVWord(line, c.schema.Fields[i].Kind, word)
+				line = appendCSVWord(line, &c.schema.Fields[i], word)
 			}
 		}
 		c.line = append(line, '\r', '\n')
@@ -207,10 +207,14 @@ func (c *csvWriter) write(t *table) error {
 	return nil
 }
 
-func appendCSVWord(dst []byte, kind Kind, word []byte) []byte {
-	switch kind {
+func appendCSVWord(dst []byte, f *Field, word []byte) []byte {
+	switch f.Kind {
 	case Decimal:
-		return append(dst, decimalOf(word).String()...)
+		d := decimalOf(word)
+		if f.digits > 0 && d.Equal(d.Truncate(f.digits)) {
+			return append(dst, d.StringFixed(f.digits)...)
+		}
+		return append(dst, d.String()...)
 	case Timestamp:
 		return time.UnixMicro(int64(binary.LittleEndian.Uint64(word))).UTC().AppendFormat(dst, time.RFC3339)
 	case Integer:

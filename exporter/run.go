@@ -170,7 +170,14 @@ func (in *Input) schema() Schema {
 	case summarySchema.Dataset:
 		return summarySchema
 	case statementSchema.Dataset:
-		return statementSchema
+		s := statementSchema
+		s.Fields = slices.Clone(s.Fields)
+		for i := range s.Fields {
+			if s.Fields[i].Name == "amount" { // the same text in CSV as on the page: 9.40
+				s.Fields[i].digits = in.RoundTo
+			}
+		}
+		return s
 	case focusDataset:
 		return focusSchema(in.FocusVersion)
 	default:

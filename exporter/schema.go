@@ -35,6 +35,9 @@ type Field struct {
 
 	// unique columns differ in every row: a dictionary would only cost time.
 	unique bool
+	// digits is how many digits after the point text formats write at least; 0:
+	// as many as there are. Binary formats have their scale.
+	digits int32
 }
 
 // Schema is the declared form of a dataset. Every file of a dataset has it,

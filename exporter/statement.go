@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"html/template"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -19,7 +18,7 @@ var statementPage string
 var statementTemplate = template.Must(template.New("statement").Parse(statementPage))
 
 func statementPath(prefix string, st Statement) (string, map[string]string) {
-	return prefix + "pages/scope=" + url.PathEscape(st.Scope) + "/statement-" + url.PathEscape(st.Currency) + ".html", map[string]string{"scope": st.Scope}
+	return prefix + "pages/" + scopeFolder(st.Scope) + "statement-" + pathName(st.Currency) + ".html", map[string]string{"scope": st.Scope}
 }
 
 // colors of the chart, told apart in print and by people who see few colors.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/url"
 
 	"golang.org/x/sync/errgroup"
 
@@ -36,7 +35,7 @@ func (e *export) parts() []part {
 			// Hive escapes partition values the way URLs do, so slashes, quotes
 			// and emoji in a scope's name make no other folder.
 			parts = append(parts, part{window: e.window, first: s.Scope, last: s.Scope,
-				partition: map[string]string{"scope": s.Scope}, path: "scope=" + url.PathEscape(s.Scope) + "/", lines: s.Lines})
+				partition: map[string]string{"scope": s.Scope}, path: scopeFolder(s.Scope), lines: s.Lines})
 		}
 	case ByDay:
 		for day := e.window.From; day.Before(e.window.To); day = day.AddDate(0, 0, 1) {

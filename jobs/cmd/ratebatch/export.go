@@ -196,10 +196,15 @@ size and checksum and, for Parquet, its rows, columns and sums of money. With
 			if len(results) == 0 {
 				return &ratebatch.ConfigError{Err: fmt.Errorf("no manifest below %s", b.Location())}
 			}
+			var bad []string // what is wrong stands on stdout already
 			for _, r := range results {
 				if len(r.Problems) > 0 {
-					return &ratebatch.HaltError{Err: fmt.Errorf("%s: %s", r.Manifest, r.Problems[0]), Hint: "do not bill from these files; export the month again"}
+					bad = append(bad, r.Dataset+" "+r.Month)
 				}
+			}
+			if len(bad) > 0 {
+				return &ratebatch.HaltError{Err: fmt.Errorf("%d of %d deliveries are not what their manifests say: %s", len(bad), len(results), strings.Join(bad, ", ")),
+					Hint: "do not bill from these files; export the month again"}
 			}
 			return nil
 		},
