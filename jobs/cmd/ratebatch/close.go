@@ -93,7 +93,7 @@ func (p *program) printTotals(title string, totals []store.MonthTotal) {
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "TOTAL\tPERIODS\tLINES\tDIGEST")
 	for _, t := range totals {
-		fmt.Fprintf(w, "%s %s\t%d\t%d\t%016x\n", t.Total, t.Currency, t.Periods, t.Lines, t.LineDigest)
+		rowf(w, "%s %s\t%d\t%d\t%016x\n", t.Total, t.Currency, t.Periods, t.Lines, t.LineDigest)
 	}
 	w.Flush()
 }
@@ -120,10 +120,10 @@ func (p *program) listCloses(ctx context.Context, s *store.Store) error {
 		w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(w, "MONTH\tWHAT\tTOTAL\tPERIODS\tLINES\tWHEN\tWHO\tREASON")
 		for _, c := range x.Closes {
-			fmt.Fprintf(w, "%s\t%s\t%s %s\t%d\t%d\t%s\t%s\t%s\n", c.Month.Format("2006-01"), c.Kind, c.Total, c.Currency, c.Periods, c.Lines, c.At.Format(time.RFC3339), c.Author, firstLine(c.Reason))
+			rowf(w, "%s\t%s\t%s %s\t%d\t%d\t%s\t%s\t%s\n", c.Month.Format("2006-01"), c.Kind, c.Total, c.Currency, c.Periods, c.Lines, c.At.Format(time.RFC3339), c.Author, firstLine(c.Reason))
 		}
 		for _, c := range x.Corrections {
-			fmt.Fprintf(w, "%s\tcorrection\t%s %s\t\t\t\t\tscope %s: %s instead of %s\n", c.Month.Format("2006-01"), c.Current.Sub(c.Frozen), c.Currency, c.Scope, c.Current, c.Frozen)
+			rowf(w, "%s\tcorrection\t%s %s\t\t\t\t\tscope %s: %s instead of %s\n", c.Month.Format("2006-01"), c.Current.Sub(c.Frozen), c.Currency, c.Scope, c.Current, c.Frozen)
 		}
 		w.Flush()
 	})
@@ -151,7 +151,7 @@ func newReopenCmd(p *program) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(map[string]string{"month": month, "state": "open"}, func() { fmt.Fprintf(p.stdout, "month %s is open\n", month) })
+				return p.print(map[string]string{"month": month, "state": "open"}, func() { rowf(p.stdout, "month %s is open\n", month) })
 			})
 		},
 	}

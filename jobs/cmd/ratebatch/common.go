@@ -43,6 +43,9 @@ func (p *program) withStore(ctx context.Context, use func(context.Context, *stor
 // print writes value as JSON, or calls table, as --output says.
 func (p *program) print(value any, table func()) error {
 	if p.output != "json" {
+		raw := p.stdout
+		p.stdout = printable{raw}
+		defer func() { p.stdout = raw }()
 		table()
 		return nil
 	}

@@ -127,9 +127,9 @@ func (p *program) quote(ctx context.Context, o quoteOptions) error {
 			if x.Bucket != "" {
 				note = strings.TrimSpace(x.Bucket + " " + x.Reason)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", x.Metric, x.Qty, x.Price, note)
+			rowf(w, "%s\t%s\t%s\t%s\t\n", x.Metric, x.Qty, x.Price, note)
 		}
-		fmt.Fprintf(w, "total\t\t%s %s\t\t\n", out.Total, out.Currency)
+		rowf(w, "total\t\t%s %s\t\t\n", out.Total, out.Currency)
 		w.Flush()
 	})
 }

@@ -244,12 +244,12 @@ func (p *program) rateUnderLease(ctx context.Context, job *rate.Job, run *jobs.R
 
 func printRatePlan(p *program, plan *rate.Plan) {
 	if plan.Expired > 0 {
-		fmt.Fprintf(p.stdout, "%d due periods are older than their tier keeps and cannot be rated\n", plan.Expired)
+		rowf(p.stdout, "%d due periods are older than their tier keeps and cannot be rated\n", plan.Expired)
 	}
 	if plan.Periods == 0 {
 		fmt.Fprintln(p.stdout, "nothing is due")
 	} else {
-		fmt.Fprintf(p.stdout, "%d periods of %d scopes are due from %s to %s: about %d usage rows in %d passes\n",
+		rowf(p.stdout, "%d periods of %d scopes are due from %s to %s: about %d usage rows in %d passes\n",
 			plan.Periods, plan.Scopes, plan.From.Format(time.DateOnly), plan.To.Format(time.DateOnly), plan.Rows, plan.Passes)
 	}
 	printWaiting(p, plan.Waiting)
@@ -257,7 +257,7 @@ func printRatePlan(p *program, plan *rate.Plan) {
 
 func printWaiting(p *program, waiting []rate.Waiting) {
 	for _, w := range waiting {
-		fmt.Fprintf(p.stdout, "waiting: %d scopes: %s\n", w.Scopes, w.Reason)
+		rowf(p.stdout, "waiting: %d scopes: %s\n", w.Scopes, w.Reason)
 	}
 }
 
@@ -268,31 +268,31 @@ func printRateResult(p *program, r *rate.Result) {
 		printWaiting(p, r.Waiting)
 		return
 	}
-	fmt.Fprintf(p.stdout, "rated %d periods of %d scopes: %d lines in %d passes, %.1f s\n", r.Periods, r.Scopes, r.Lines, r.Passes, r.Seconds)
+	rowf(p.stdout, "rated %d periods of %d scopes: %d lines in %d passes, %.1f s\n", r.Periods, r.Scopes, r.Lines, r.Passes, r.Seconds)
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 	for _, currency := range slices.Sorted(mapKeys(r.Price)) {
-		fmt.Fprintf(w, "price\t%s %s\n", r.Price[currency], currency)
+		rowf(w, "price\t%s %s\n", r.Price[currency], currency)
 	}
 	for _, b := range []struct {
 		name  string
 		count uint64
 	}{{"unpriced", r.Unpriced}, {"rejected", r.Rejected}, {"skipped", r.Skipped}} {
 		if b.count > 0 {
-			fmt.Fprintf(w, "%s\t%d usage rows\n", b.name, b.count)
+			rowf(w, "%s\t%d usage rows\n", b.name, b.count)
 		}
 	}
 	for _, f := range r.Failed {
-		fmt.Fprintf(w, "left out\t%s from %s: %s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Error)
+		rowf(w, "left out\t%s from %s: %s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Error)
 	}
 	for _, x := range []struct {
 		name string
 		list []string
 	}{{"unpriced metrics", r.Rules.UnpricedMetrics}, {"rules that matched nothing", r.Rules.Unmatched}, {"rules that always gave 0", r.Rules.AlwaysZero}} {
 		if len(x.list) > 0 {
-			fmt.Fprintf(w, "%s\t%s\n", x.name, some(x.list, 10))
+			rowf(w, "%s\t%s\n", x.name, some(x.list, 10))
 		}
 	}
-	fmt.Fprintf(w, "run\t%s\n", r.RunID)
+	rowf(w, "run\t%s\n", r.RunID)
 	w.Flush()
 	printLate(p, r)
 	printWaiting(p, r.Waiting)
@@ -315,11 +315,11 @@ func printLate(p *program, r *rate.Result) {
 			for _, currency := range slices.Sorted(mapKeys(late.Difference)) {
 				parts = append(parts, late.Difference[currency].String()+" "+currency)
 			}
-			fmt.Fprintf(p.stdout, "late usage in %d rated periods, worth %s; %d rated again (see 'ratebatch status --late')\n", late.Late, strings.Join(parts, ", "), late.Reprocessed)
+			rowf(p.stdout, "late usage in %d rated periods, worth %s; %d rated again (see 'ratebatch status --late')\n", late.Late, strings.Join(parts, ", "), late.Reprocessed)
 		}
 	}
 	if lost > 0 {
-		fmt.Fprintf(p.stdout, "ALARM: %d rated periods have lost usage; they were left as they are (see 'ratebatch status --late')\n", lost)
+		rowf(p.stdout, "ALARM: %d rated periods have lost usage; they were left as they are (see 'ratebatch status --late')\n", lost)
 	}
 }
 

@@ -72,7 +72,7 @@ func printReconcile(p *program, r reconcile.Report) {
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "STEP\tWHAT\tLEFT\tRIGHT\tRESULT\tNOTE")
 	for _, s := range r.Steps {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Step, s.What, s.Left, s.Right, s.Result, s.Note)
+		rowf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Step, s.What, s.Left, s.Right, s.Result, s.Note)
 	}
 	w.Flush()
 	if len(r.Buckets) > 0 {
@@ -80,7 +80,7 @@ func printReconcile(p *program, r reconcile.Report) {
 		w = tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(w, "BUCKET\tSIZE\tWHAT")
 		for _, b := range r.Buckets {
-			fmt.Fprintf(w, "%s\t%d\t%s\n", b.Bucket, b.Rows, b.What)
+			rowf(w, "%s\t%d\t%s\n", b.Bucket, b.Rows, b.What)
 		}
 		w.Flush()
 	}

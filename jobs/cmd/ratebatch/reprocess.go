@@ -69,7 +69,7 @@ func (p *program) reprocessAddCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(x, func() { fmt.Fprintf(p.stdout, "schedule %s\n", x.ID) })
+				return p.print(x, func() { rowf(p.stdout, "schedule %s\n", x.ID) })
 			})
 		},
 	}
@@ -159,7 +159,7 @@ func printSchedules(p *program, list []store.Schedule) {
 		if x.Error != "" {
 			note = firstLine(x.Error)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d%%\t%s\t%s\t%s\n", x.ID, scopes, x.Begin.Format(time.RFC3339), x.End.Format(time.RFC3339), x.State, percent, x.Author, firstLine(x.Reason), note)
+		rowf(w, "%s\t%s\t%s\t%s\t%s\t%d%%\t%s\t%s\t%s\n", x.ID, scopes, x.Begin.Format(time.RFC3339), x.End.Format(time.RFC3339), x.State, percent, x.Author, firstLine(x.Reason), note)
 	}
 	w.Flush()
 }
@@ -175,7 +175,7 @@ func (p *program) reprocessCancelCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print(x, func() { fmt.Fprintf(p.stdout, "schedule %s is cancelled\n", x.ID) })
+				return p.print(x, func() { rowf(p.stdout, "schedule %s is cancelled\n", x.ID) })
 			})
 		},
 	}
@@ -222,12 +222,12 @@ func (p *program) runSchedules(ctx context.Context, job *reprocess.Job, jo jobOp
 			fmt.Fprintln(p.stdout, "no schedule is pending")
 		}
 		for _, x := range ran {
-			fmt.Fprintf(p.stdout, "schedule %s: %s, rated %d periods again, %d lines\n", x.ID, x.State, x.Outcome.Periods, x.Outcome.Lines)
+			rowf(p.stdout, "schedule %s: %s, rated %d periods again, %d lines\n", x.ID, x.State, x.Outcome.Periods, x.Outcome.Lines)
 			if x.Waiting != "" {
-				fmt.Fprintf(p.stdout, "  waits: %s\n", x.Waiting)
+				rowf(p.stdout, "  waits: %s\n", x.Waiting)
 			}
 			if x.Error != "" {
-				fmt.Fprintf(p.stdout, "  %s\n", firstLine(x.Error))
+				rowf(p.stdout, "  %s\n", firstLine(x.Error))
 			}
 		}
 	}))

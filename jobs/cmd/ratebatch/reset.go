@@ -103,7 +103,7 @@ func (p *program) reset(ctx context.Context, job *reset.Job, jo jobOptions, yes,
 			fmt.Fprintln(p.stdout, "nothing is rated from there on")
 			return
 		}
-		fmt.Fprintf(p.stdout, "forgot %s; the next rate starts there\n", what)
+		rowf(p.stdout, "forgot %s; the next rate starts there\n", what)
 	})
 }
 

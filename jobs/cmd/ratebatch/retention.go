@@ -82,18 +82,18 @@ func (p *program) retention(ctx context.Context, job *retention.Job, jo jobOptio
 
 func printRetention(p *program, plan *retention.Plan, verb string) {
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "WHAT\t%s\tLINES\n", verb)
-	fmt.Fprintf(w, "dead attempts\t%d\t%d\n", plan.DeadAttempts, plan.DeadLines+plan.VoidLines)
-	fmt.Fprintf(w, "superseded revisions\t%d\t%d\n", plan.Superseded.Removable, plan.Superseded.Lines)
+	rowf(w, "WHAT\t%s\tLINES\n", verb)
+	rowf(w, "dead attempts\t%d\t%d\n", plan.DeadAttempts, plan.DeadLines+plan.VoidLines)
+	rowf(w, "superseded revisions\t%d\t%d\n", plan.Superseded.Removable, plan.Superseded.Lines)
 	for _, m := range plan.Months {
-		fmt.Fprintf(w, "lines of %s\tall\t\n", m)
+		rowf(w, "lines of %s\tall\t\n", m)
 	}
-	fmt.Fprintf(w, "job runs\t%d\t\n", plan.JobRuns)
+	rowf(w, "job runs\t%d\t\n", plan.JobRuns)
 	w.Flush()
 	if kept := plan.Superseded.Commits - plan.Superseded.Removable; kept > 0 {
-		fmt.Fprintf(p.stdout, "%d superseded revisions stay: their months were not exported since\n", kept)
+		rowf(p.stdout, "%d superseded revisions stay: their months were not exported since\n", kept)
 	}
 	for _, r := range plan.Refused {
-		fmt.Fprintf(p.stdout, "refused: lines of %s\n", r)
+		rowf(p.stdout, "refused: lines of %s\n", r)
 	}
 }

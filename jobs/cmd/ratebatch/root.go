@@ -163,5 +163,5 @@ func isTerminal(w io.Writer) bool {
 
 // printError writes one error to stderr, once, with no stack and no secret.
 func (p *program) printError(err error) {
-	fmt.Fprintf(p.stderr, "ratebatch: %s\n", strings.TrimSpace(err.Error()))
+	fmt.Fprintf(p.stderr, "ratebatch: %s\n", escape(strings.TrimSpace(err.Error()), "\n\t"))
 }

@@ -169,7 +169,7 @@ and usage of scopes that nobody listed is rated all the same.
 					}
 					changed++
 				}
-				return p.print(map[string]int{"listed": len(list), "changed": changed}, func() { fmt.Fprintf(p.stdout, "%d scopes listed, %d changed\n", len(list), changed) })
+				return p.print(map[string]int{"listed": len(list), "changed": changed}, func() { rowf(p.stdout, "%d scopes listed, %d changed\n", len(list), changed) })
 			})
 		},
 	}
@@ -183,7 +183,7 @@ func printScope(w *tabwriter.Writer, x listedScope) {
 	if x.RatedUntil != nil {
 		until = x.RatedUntil.Format(time.RFC3339)
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%s\t%s\n", x.Scope, x.Name, state, x.Regions, until, firstLine(x.Reason))
+	rowf(w, "%s\t%s\t%s\t%v\t%s\t%s\n", x.Scope, x.Name, state, x.Regions, until, firstLine(x.Reason))
 }
 
 func (p *program) scopesShowCmd() *cobra.Command {
@@ -239,7 +239,7 @@ func (p *program) scopesSetCmd(verb string, active bool) *cobra.Command {
 				if err := s.SetScope(ctx, x.ScopeState, author()); err != nil {
 					return err
 				}
-				return p.print(x, func() { fmt.Fprintf(p.stdout, "scope %s is %sd\n", x.Scope, verb) })
+				return p.print(x, func() { rowf(p.stdout, "scope %s is %sd\n", x.Scope, verb) })
 			})
 		},
 	}
@@ -284,7 +284,7 @@ load is complete, or must be waited for.`,
 					w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 					fmt.Fprintln(w, "REGION\tCOMPLETE UNTIL\tSOURCE")
 					for _, m := range list {
-						fmt.Fprintf(w, "%s\t%s\t%s\n", m.Region, m.CompleteUntil.Format(time.RFC3339), m.Source)
+						rowf(w, "%s\t%s\t%s\n", m.Region, m.CompleteUntil.Format(time.RFC3339), m.Source)
 					}
 					w.Flush()
 				})

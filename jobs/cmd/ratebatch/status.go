@@ -164,11 +164,11 @@ func printLateUsage(p *program, x *status) {
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "SCOPE\tPERIOD\tWHAT\tROWS COMMITTED\tNOW\tDIFFERENCE\tACTION\tFOUND")
 	for _, f := range x.Late {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s %s\t%s\t%s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Kind, f.CommittedRows, f.FoundRows, f.Difference(), f.Currency, f.Action, f.FoundAt.Format(time.RFC3339))
+		rowf(w, "%s\t%s\t%s\t%d\t%d\t%s %s\t%s\t%s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Kind, f.CommittedRows, f.FoundRows, f.Difference(), f.Currency, f.Action, f.FoundAt.Format(time.RFC3339))
 	}
 	w.Flush()
 	for _, o := range x.Outdated {
-		fmt.Fprintf(p.stdout, "%d periods from %s on were rated by another %s than version %d, which is in force for them now\n", o.Periods, o.From.Format(time.RFC3339), o.Kind, o.Version)
+		rowf(p.stdout, "%d periods from %s on were rated by another %s than version %d, which is in force for them now\n", o.Periods, o.From.Format(time.RFC3339), o.Kind, o.Version)
 	}
 }
 
@@ -226,7 +226,7 @@ func printStatus(p *program, x *status) {
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "SCOPE\tRATED UNTIL\tPERIODS\tPRICE\tUNPRICED\tREJECTED")
 	for _, s := range x.Scopes {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s %s\t%d\t%d\n", s.Scope, s.RatedUntil.Format(time.RFC3339), s.Periods, s.Price, s.Currency, s.Unpriced, s.Rejected)
+		rowf(w, "%s\t%s\t%d\t%s %s\t%d\t%d\n", s.Scope, s.RatedUntil.Format(time.RFC3339), s.Periods, s.Price, s.Currency, s.Unpriced, s.Rejected)
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "JOB\tLAST RUN\tSTATE\tLAST SUCCESS\tERROR")
@@ -235,31 +235,31 @@ func printStatus(p *program, x *status) {
 		if j.LastSuccess.Unix() > 0 {
 			success = j.LastSuccess.Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", j.Job, j.LastStart.Format(time.RFC3339), j.State, success, firstLine(j.Error))
+		rowf(w, "%s\t%s\t%s\t%s\t%s\n", j.Job, j.LastStart.Format(time.RFC3339), j.State, success, firstLine(j.Error))
 	}
 	w.Flush()
-	fmt.Fprintf(p.stdout, "\n%d periods are due\n", x.Due)
+	rowf(p.stdout, "\n%d periods are due\n", x.Due)
 	if x.Note != "" {
-		fmt.Fprintf(p.stdout, "rate would stop: %s\n", x.Note)
+		rowf(p.stdout, "rate would stop: %s\n", x.Note)
 	}
 	printWaiting(p, x.Waiting)
 	if x.Expired > 0 {
-		fmt.Fprintf(p.stdout, "%d due periods are older than their tier keeps and cannot be rated\n", x.Expired)
+		rowf(p.stdout, "%d due periods are older than their tier keeps and cannot be rated\n", x.Expired)
 	}
 	for _, w := range x.Warnings {
-		fmt.Fprintf(p.stdout, "warning: %s\n", w)
+		rowf(p.stdout, "warning: %s\n", w)
 	}
 	for _, f := range x.Failures {
-		fmt.Fprintf(p.stdout, "scope %s fails from %s on: %s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Error)
+		rowf(p.stdout, "scope %s fails from %s on: %s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Error)
 	}
 	for _, y := range x.Schedules {
 		text := y.State
 		if y.Waiting != "" {
 			text = "waits: " + y.Waiting
 		}
-		fmt.Fprintf(p.stdout, "reprocess %s: %s\n", y.ID, text)
+		rowf(p.stdout, "reprocess %s: %s\n", y.ID, text)
 	}
 	if x.LateOpen > 0 {
-		fmt.Fprintf(p.stdout, "late or lost usage in %d rated periods: see 'ratebatch status --late'\n", x.LateOpen)
+		rowf(p.stdout, "late or lost usage in %d rated periods: see 'ratebatch status --late'\n", x.LateOpen)
 	}
 }

@@ -126,7 +126,7 @@ func (p *program) applyTo(ctx context.Context, s *store.Store, v versioned, file
 	}
 	if unchanged(versions, next) {
 		return p.print(map[string]any{"applied": false, "digest": next.Digest}, func() {
-			fmt.Fprintf(p.stdout, "this %s is already in force at %s; nothing was stored\n", v.noun, next.ValidFrom.Format(time.RFC3339))
+			rowf(p.stdout, "this %s is already in force at %s; nothing was stored\n", v.noun, next.ValidFrom.Format(time.RFC3339))
 		})
 	}
 	if v.fits != nil {
@@ -149,7 +149,7 @@ func (p *program) applyTo(ctx context.Context, s *store.Store, v versioned, file
 	}
 	if o.dryRun {
 		return p.print(map[string]any{"applied": false, "digest": next.Digest, "outdated_periods": outdated, "valid_from": next.ValidFrom}, func() {
-			fmt.Fprintf(p.stdout, "would be in force from %s on; %d rated periods would be outdated\n", next.ValidFrom.Format(time.RFC3339), outdated)
+			rowf(p.stdout, "would be in force from %s on; %d rated periods would be outdated\n", next.ValidFrom.Format(time.RFC3339), outdated)
 		})
 	}
 	stored, err := s.AddVersion(ctx, v.kind, next)
@@ -157,9 +157,9 @@ func (p *program) applyTo(ctx context.Context, s *store.Store, v versioned, file
 		return err
 	}
 	return p.print(map[string]any{"applied": true, "version": stored.Version, "digest": stored.Digest, "valid_from": stored.ValidFrom, "outdated_periods": outdated}, func() {
-		fmt.Fprintf(p.stdout, "%s version %d is in force from %s on\n", v.noun, stored.Version, stored.ValidFrom.Format(time.RFC3339))
+		rowf(p.stdout, "%s version %d is in force from %s on\n", v.noun, stored.Version, stored.ValidFrom.Format(time.RFC3339))
 		if outdated > 0 {
-			fmt.Fprintf(p.stdout, "%d rated periods are outdated now; reprocess them to price them by it\n", outdated)
+			rowf(p.stdout, "%d rated periods are outdated now; reprocess them to price them by it\n", outdated)
 		}
 	})
 }
@@ -193,7 +193,7 @@ func (p *program) listCmd(v versioned) *cobra.Command {
 						if x.ValidTo.Before(store.OpenEnd) {
 							to = x.ValidTo.Format(time.RFC3339)
 						}
-						fmt.Fprintf(w, "%d\t%.12s\t%s\t%s\t%s\t%s\t%s\n", x.Version, x.Digest, x.ValidFrom.Format(time.RFC3339), to, x.Author, x.AppliedAt.Format(time.RFC3339), firstLine(x.Note))
+						rowf(w, "%d\t%.12s\t%s\t%s\t%s\t%s\t%s\n", x.Version, x.Digest, x.ValidFrom.Format(time.RFC3339), to, x.Author, x.AppliedAt.Format(time.RFC3339), firstLine(x.Note))
 					}
 					w.Flush()
 				})

@@ -1,0 +1,44 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// Names of what bills rest on beside plans and metrics.
+const (
+	SettingPeriod   = "period"           // length of a period, as a Go duration
+	SettingFirst    = "first_period"     // where a scope's first period begins
+	SettingTimezone = "billing_timezone" // the zone that months begin in
+)
+
+// BillingSetting is one of them, as it was set last.
+type BillingSetting struct {
+	Name      string    `json:"name"`
+	Value     string    `json:"value"`
+	Reason    string    `json:"reason,omitempty"`
+	Author    string    `json:"author,omitempty"`
+	ChangedAt time.Time `json:"changed_at,omitzero"`
+}
+
+// BillingSettings lists what was ever set, by name.
+func (s *Store) BillingSettings(ctx context.Context) (map[string]BillingSetting, error) {
+	list, err := Collect(ctx, s, "billing_settings", nil, func(rows driver.Rows) (BillingSetting, error) {
+		var x BillingSetting
+		err := rows.Scan(&x.Name, &x.Value, &x.Reason, &x.Author, &x.ChangedAt)
+		x.ChangedAt = x.ChangedAt.UTC()
+		return x, err
+	})
+	out := make(map[string]BillingSetting, len(list))
+	for _, x := range list {
+		out[x.Name] = x
+	}
+	return out, err
+}
+
+// PutBillingSetting sets one of them.
+func (s *Store) PutBillingSetting(ctx context.Context, x BillingSetting) error {
+	return s.Exec(ctx, "insert_billing_setting", Params{"name": x.Name, "value": x.Value, "reason": x.Reason, "author": x.Author})
+}
