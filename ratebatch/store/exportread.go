@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/hex"
 	"math/big"
 	"time"
 
@@ -18,6 +17,12 @@ type ExportWindow struct {
 	AsOf     time.Time
 	Month    time.Time // whose close Closed is; any time while Closed is 0
 	Closed   uint32    // number of the close whose frozen commits are read; 0: the current ones
+
+	// An append delivery leaves out the periods that the one before holds: those
+	// committed at ThenAsOf, by the frozen commits of close ThenClosed if it is
+	// not 0. Zero: nothing is left out.
+	ThenAsOf   time.Time
+	ThenClosed uint32
 }
 
 func (w ExportWindow) params() Params {
@@ -44,12 +49,15 @@ func (s *Store) ExportWindowNow(ctx context.Context, from, to time.Time) (Export
 
 // CommittedScope is how much of a window a scope has committed.
 type CommittedScope struct {
-	Scope   string
-	First   time.Time     // begin of its first period, in the window or before
-	Until   time.Time     // end of its last settled period in the window; 1970 if none
-	Covered time.Duration // of settled periods in the window
-	Periods uint64
-	Lines   uint64
+	Scope string
+	First time.Time // begin of its first period, in the window or before
+	Until time.Time // end of its last settled period in the window; 1970 if none
+	// CompleteUntil is where its first hole begins: up to there every period from
+	// its first one on, or from the window's begin, is settled.
+	CompleteUntil time.Time
+	Covered       time.Duration // of settled periods in the window
+	Periods       uint64
+	Lines         uint64
 }
 
 // ExportScopes says how much of a window each scope has committed.
@@ -57,9 +65,9 @@ func (s *Store) ExportScopes(ctx context.Context, w ExportWindow) ([]CommittedSc
 	return Collect(ctx, s, "export_window", w.params(), func(rows driver.Rows) (CommittedScope, error) {
 		var scope CommittedScope
 		var covered uint64
-		err := rows.Scan(&scope.Scope, &scope.First, &covered, &scope.Until, &scope.Periods, &scope.Lines)
+		err := rows.Scan(&scope.Scope, &scope.First, &covered, &scope.Until, &scope.Periods, &scope.Lines, &scope.CompleteUntil)
 		scope.Covered = time.Duration(covered) * time.Second
-		scope.First, scope.Until = scope.First.UTC(), scope.Until.UTC()
+		scope.First, scope.Until, scope.CompleteUntil = scope.First.UTC(), scope.Until.UTC(), scope.CompleteUntil.UTC()
 		return scope, err
 	})
 }
@@ -103,8 +111,7 @@ func (s *Store) ExportCommitSet(ctx context.Context, w ExportWindow) (CommitSet,
 	if err := rows.Err(); err != nil {
 		return set, describe(err)
 	}
-	sum.And(&sum, digestMask)
-	set.Digest = hex.EncodeToString(sum.FillBytes(make([]byte, 16)))
+	set.Digest = digestText(&sum)
 	return set, nil
 }
 
@@ -112,18 +119,21 @@ var digestMask = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 128), big.NewI
 
 // ExportCommits streams the current commits of a window and a range of scopes.
 func (s *Store) ExportCommits(ctx context.Context, w ExportWindow, first, last string) (*BlockReader, error) {
-	return s.Blocks(ctx, "export_commits", w.scopes(first, last))
+	text, p := w.exported("export_commits", first, last)
+	return s.blocksOf(ctx, "export_commits", text, p)
 }
 
 // ExportLines streams the rated lines that count in a window and a range of scopes.
 func (s *Store) ExportLines(ctx context.Context, w ExportWindow, first, last string) (*BlockReader, error) {
-	return s.Blocks(ctx, "export_lines", w.scopes(first, last))
+	text, p := w.exported("export_lines", first, last)
+	return s.blocksOf(ctx, "export_lines", text, p)
 }
 
 // Export is a row of the table exports: what was delivered where.
 type Export struct {
 	Delivery       string
 	Dataset        string
+	Mechanism      string // overwrite or append
 	Location       string
 	Month          time.Time
 	Begin, End     time.Time
@@ -141,7 +151,7 @@ type Export struct {
 func (s *Store) RecordExport(ctx context.Context, e Export) error {
 	token := "export:" + e.RunID.String() + ":" + e.Location + ":" + e.Dataset + ":" + e.Delivery
 	ctx = Settings(ctx, map[string]any{"insert_deduplication_token": token, "async_insert": 0})
-	batch, err := s.conn.PrepareBatch(ctx, "INSERT INTO exports (delivery, dataset, location, month, begin, end, commits, commits_digest, files, rows, totals, manifest_sha256, run_id)")
+	batch, err := s.conn.PrepareBatch(ctx, "INSERT INTO exports (delivery, dataset, mechanism, location, month, begin, end, commits, commits_digest, files, rows, totals, manifest_sha256, run_id)")
 	if err != nil {
 		return describe(err)
 	}
@@ -149,7 +159,7 @@ func (s *Store) RecordExport(ctx context.Context, e Export) error {
 	if totals == nil {
 		totals = map[string]decimal.Decimal{}
 	}
-	err = batch.Append(e.Delivery, e.Dataset, e.Location, e.Month, e.Begin, e.End, e.Commits, e.CommitDigest,
+	err = batch.Append(e.Delivery, e.Dataset, e.Mechanism, e.Location, e.Month, e.Begin, e.End, e.Commits, e.CommitDigest,
 		e.Files, e.Rows, totals, e.ManifestSHA256, e.RunID)
 	if err != nil {
 		return err

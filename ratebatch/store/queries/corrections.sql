@@ -3,10 +3,10 @@
 -- reads:   month_commits of the closed months, and those months' commits
 SELECT month, scope, currency, sum(of_total) AS current, sum(frozen_total) AS frozen
 FROM (
-    SELECT toDate(toStartOfMonth(p.begin)) AS month, p.scope AS scope, argMax(toString(p.currency), p.rank) AS currency,
+    SELECT toDate(toStartOfMonth(p.begin, (SELECT zone FROM billing_zone))) AS month, p.scope AS scope, argMax(toString(p.currency), p.rank) AS currency,
            if(argMax(p.kind, p.rank) = 'rated', argMax(p.total, p.rank), toDecimal256(0, 18)) AS of_total, toDecimal256(0, 18) AS frozen_total
     FROM period_commits AS p
-    WHERE toStartOfMonth(p.begin) IN (SELECT month FROM closed_months) AND p.run_id NOT IN (SELECT run_id FROM void_attempts)
+    WHERE toStartOfMonth(p.begin, (SELECT zone FROM billing_zone)) IN (SELECT month FROM closed_months) AND p.run_id NOT IN (SELECT run_id FROM void_attempts)
     GROUP BY p.scope, p.begin
     UNION ALL
     SELECT f.month, f.scope, toString(f.currency), toDecimal256(0, 18), f.total FROM month_commits AS f

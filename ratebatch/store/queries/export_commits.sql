@@ -3,6 +3,7 @@
 -- params:  from, to DateTime('UTC'), first_scope, last_scope String, as_of DateTime64(6, 'UTC'), month Date, closed UInt32
 -- reads:   period_commits by (scope, begin)
 -- why:     hash is the one that export_commit_set sums. Kinds are read as numbers: rated 1, reset 2, disabled 3.
+--          NEW ONLY stands for what an append delivery leaves out (append_known).
 SELECT scope, begin, end, revision, kind, plan_digest, metrics_digest, currency, lines, line_digest, total, newest_at AS committed_at,
        reinterpretAsUInt128(sipHash128(scope, begin, end, revision, kind, plan_digest, metrics_digest, currency, lines, line_digest, total)) AS hash
 FROM (
@@ -16,5 +17,6 @@ FROM (
       AND scope >= {first_scope:String} AND scope <= {last_scope:String} AND committed_at <= {as_of:DateTime64(6, 'UTC')}
       AND run_id NOT IN (SELECT run_id FROM void_attempts WHERE voided_at <= {as_of:DateTime64(6, 'UTC')})
       AND ({closed:UInt32} = 0 OR key IN (SELECT key FROM month_commits WHERE month = {month:Date} AND closed = {closed:UInt32} AND kind = 'commit'))
+      /* NEW ONLY */
     GROUP BY scope, begin)
 ORDER BY scope, begin

@@ -6,6 +6,7 @@
 --          key, so sorting needs no memory that grows with the window. The filters stand inside the commits as well:
 --          they do not reach them by themselves. as_of leaves out what is committed while an export reads. closed is the number of the month's
 --          close, whose frozen commits alone are then looked at; 0 for an open month.
+--          NEW ONLY stands for what an append delivery leaves out (append_known).
 SELECT region, scope, begin, end, metric, resource, attributes, unit, qty, price, rule, bucket, part, revision,
        cityHash64(region, metric, resource, attributes, part, end, unit, qty, price, rule, bucket) AS line_hash
 FROM rated_lines
@@ -18,5 +19,6 @@ WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')}
       AND scope >= {first_scope:String} AND scope <= {last_scope:String} AND committed_at <= {as_of:DateTime64(6, 'UTC')}
       AND run_id NOT IN (SELECT run_id FROM void_attempts WHERE voided_at <= {as_of:DateTime64(6, 'UTC')})
       AND ({closed:UInt32} = 0 OR key IN (SELECT key FROM month_commits WHERE month = {month:Date} AND closed = {closed:UInt32} AND kind = 'commit'))
+      /* NEW ONLY */
     GROUP BY scope, begin)
 ORDER BY scope, begin, metric, resource, region, attributes, part

@@ -19,7 +19,7 @@ LEFT JOIN (SELECT * FROM pass_lines WHERE run_id = {run_id:UUID}) AS l ON p.scop
 WHERE p.usage_rows = l.usage_rows AND p.usage_qty = l.qty AND l.lines = l.keys
   AND (l.lines != l.usage_rows OR p.usage_fingerprint = l.usage_fingerprint)
   AND {run_id:UUID} NOT IN (SELECT run_id FROM void_attempts)
-  AND ({asked:Bool} OR toStartOfMonth(p.begin) NOT IN (SELECT month FROM closed_months))
+  AND ({asked:Bool} OR toStartOfMonth(p.begin, (SELECT zone FROM billing_zone)) NOT IN (SELECT month FROM closed_months))
   AND (p.scope, p.begin, p.revision) NOT IN (
       SELECT scope, begin, revision FROM period_commits
       WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')} AND run_id NOT IN (SELECT run_id FROM void_attempts))

@@ -2,7 +2,7 @@
 -- purpose: What a reset would forget: the periods that count and begin at a time or later, per month.
 -- params:  scopes Array(String) (empty: all), to DateTime('UTC')
 -- reads:   period_commits from the time on
-SELECT toDate(toStartOfMonth(begin)) AS month, count() AS periods, uniqExact(scope) AS scopes, min(begin) AS first
+SELECT toDate(toStartOfMonth(begin, (SELECT zone FROM billing_zone))) AS month, count() AS periods, uniqExact(scope) AS scopes, min(begin) AS first
 FROM (
     SELECT p.scope AS scope, p.begin AS begin, argMax(p.kind, p.rank) AS kind FROM period_commits AS p
     WHERE p.begin >= {to:DateTime('UTC')} AND (empty({scopes:Array(String)}) OR has({scopes:Array(String)}, p.scope))
