@@ -169,6 +169,10 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID, reason string) (R
 	if err := j.unchanged(ctx, p, frozen); err != nil {
 		return result, err
 	}
+	// Once it is closed it is not noted any more (note_plain_month).
+	if err := j.Store.NotePlainMonths(ctx, []time.Time{p.month}); err != nil {
+		return result, err
+	}
 	entry := store.MonthChange{Month: p.month, Closed: number, Kind: "close", Reason: reason, Author: j.Author}
 	if err := j.Store.PutMonthClose(ctx, entry, frozen); err != nil {
 		return result, err

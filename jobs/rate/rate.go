@@ -622,6 +622,9 @@ func (j *Job) Run(ctx context.Context, plan *Plan, run *jobs.Run) (Result, error
 			return result, err
 		}
 	}
+	if err := j.Store.NotePlainMonths(ctx, plan.touched()); err != nil {
+		return result, err
+	}
 	errs := []error{plan.expired}
 	if len(result.Failed) > 0 {
 		f := result.Failed[0]

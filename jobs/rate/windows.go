@@ -230,3 +230,23 @@ func edgesWithin(edges []time.Time, day time.Time) []time.Time {
 	}
 	return out
 }
+
+// touched are the months that the plan's passes write in, and those in which
+// nothing is due.
+func (p *Plan) touched() []time.Time {
+	var out []time.Time
+	add := func(month time.Time) {
+		if !slices.ContainsFunc(out, month.Equal) {
+			out = append(out, month)
+		}
+	}
+	for _, c := range p.chunks {
+		for m := monthOf(c.from); m.Before(c.to); m = m.AddDate(0, 1, 0) {
+			add(m)
+		}
+	}
+	for _, m := range p.complete {
+		add(m.Month)
+	}
+	return out
+}

@@ -170,8 +170,27 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID) error {
 			return err
 		}
 	}
+	if err := j.notePlainMonths(ctx); err != nil {
+		return err
+	}
 	if len(p.Refused) > 0 {
 		return &ratebatch.HaltError{Err: fmt.Errorf("lines old enough to go were kept: %s", strings.Join(p.Refused, "; ")), Hint: "close and export the months first; everything else was removed"}
 	}
 	return nil
+}
+
+// notePlainMonths looks which months hold nothing but lines that count, now
+// that the others are gone.
+func (j *Job) notePlainMonths(ctx context.Context) error {
+	months, err := j.Store.LineMonths(ctx)
+	if err != nil {
+		return err
+	}
+	open := make([]time.Time, 0, len(months))
+	for _, m := range months {
+		if !m.Closed {
+			open = append(open, m.Month)
+		}
+	}
+	return j.Store.NotePlainMonths(ctx, open)
 }

@@ -39,6 +39,9 @@ func (s *Store) VoidLines(ctx context.Context) ([]VoidLines, error) {
 
 // DeleteVoidLines removes the lines of void attempts.
 func (s *Store) DeleteVoidLines(ctx context.Context, attempts []uuid.UUID) error {
+	if err := s.forgetPlainMonths(ctx); err != nil {
+		return err
+	}
 	return s.Exec(ctx, "delete_void_lines", Params{"run_ids": attempts})
 }
 
@@ -67,6 +70,9 @@ func (s *Store) Superseded(ctx context.Context, before time.Time, exported bool)
 // lines, then the commits, so that a cut leaves no commit with a part of its lines
 // that counts.
 func (s *Store) DeleteSuperseded(ctx context.Context, run uuid.UUID, before time.Time, exported bool) error {
+	if err := s.forgetPlainMonths(ctx); err != nil {
+		return err
+	}
 	params := Params{"run_id": run, "before": before, "exported": exported}
 	if err := s.conn.Exec(WithParams(ctx, params), superseded(SQL("insert_retention_keys"))); err != nil {
 		return fmt.Errorf("insert_retention_keys: %w", describe(err))
@@ -113,5 +119,15 @@ func (s *Store) LineMonths(ctx context.Context) ([]LineMonth, error) {
 
 // DropLineMonth removes the rated lines of a month.
 func (s *Store) DropLineMonth(ctx context.Context, month time.Time) error {
+	if err := s.forgetPlainMonths(ctx); err != nil {
+		return err
+	}
 	return s.Exec(ctx, "drop_line_month", Params{"month": month.Format("200601")})
+}
+
+// forgetPlainMonths takes back every hint of plain_months. It comes before rows
+// are removed: a hint is believed while the numbers of rows are what they were,
+// which holds only as long as rows are but added.
+func (s *Store) forgetPlainMonths(ctx context.Context) error {
+	return s.Exec(ctx, "forget_plain_months", nil)
 }

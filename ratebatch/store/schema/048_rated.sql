@@ -1,0 +1,21 @@
+-- table:   rated
+-- purpose: The rated lines that count: those of each period's current commit, in a closed month of its frozen ones.
+-- why:     for people and ad-hoc sums. Filters on scope or begin reach the lines but not the commits below; jobs read
+--          commits and lines with the same filter. What is rated again in a closed month appears as a correction only.
+--          Months of which every line counts (plain_now) are read without their commits.
+CREATE OR REPLACE VIEW {{view "rated"}} AS
+SELECT * FROM {{name "rated_lines"}}
+WHERE toYYYYMM(begin) IN (SELECT n.month FROM {{name "plain_now"}} AS n)
+UNION ALL
+SELECT * FROM {{name "rated_lines"}}
+WHERE toYYYYMM(begin) NOT IN (SELECT n.month FROM {{name "plain_now"}} AS n) AND key IN (
+    SELECT argMax(if(kind = 'rated', key, 0), rank)
+    FROM {{name "period_commits"}}
+    WHERE run_id NOT IN (SELECT run_id FROM {{name "void_attempts"}})
+      AND toYYYYMM(begin) NOT IN (SELECT n.month FROM {{name "plain_now"}} AS n)
+      AND toStartOfMonth(begin) NOT IN (SELECT month FROM {{name "closed_months"}})
+    GROUP BY scope, begin
+    UNION ALL
+    SELECT f.key FROM {{name "month_commits"}} AS f
+    WHERE f.kind = 'commit' AND toYYYYMM(f.begin) NOT IN (SELECT n.month FROM {{name "plain_now"}} AS n)
+      AND (f.month, f.closed) IN (SELECT c.month, c.closed FROM {{name "closed_months"}} AS c))
