@@ -65,13 +65,12 @@ type Spool struct {
 	sending uint64   // the batch that Next gave away; the bounds leave it alone
 	unsure  bool     // a write failed half way: only the disk knows what stands there
 	stats   Stats
-	ready   chan struct{}
 }
 
 // Open opens or makes the folder and gives the saved state, nil where there is
 // none (then readings start with a baseline).
 func Open(ctx context.Context, opts Options) (*Spool, []byte, error) {
-	s := &Spool{opts: opts, disk: opts.disk, ready: make(chan struct{}, 1)}
+	s := &Spool{opts: opts, disk: opts.disk}
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("spool: %w: name a folder that the agent may write with --state-dir", err)
 	}
@@ -151,7 +150,6 @@ func (s *Spool) Recover(ctx context.Context) ([]byte, error) {
 	}
 	s.last, s.batches, s.unsure = last, batches, false
 	s.stats.Bytes = bytes
-	s.wake()
 	return state, nil
 }
 
@@ -219,7 +217,6 @@ func (s *Spool) Append(ctx context.Context, records []Record, state []byte) erro
 	if len(records) > 0 {
 		s.batches = append(s.batches, h)
 		s.stats.Bytes += size
-		s.wake()
 	}
 	s.prune(ctx, now)
 	return nil
@@ -339,19 +336,6 @@ func (s *Spool) Done(number uint64) error {
 	}
 	s.forget(i)
 	return nil
-}
-
-// Ready receives when there may be something to send.
-func (s *Spool) Ready() <-chan struct{} { return s.ready }
-
-func (s *Spool) wake() {
-	if len(s.batches) == 0 {
-		return
-	}
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
 }
 
 // Stats says what the spool holds now.
