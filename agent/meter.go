@@ -265,11 +265,13 @@ func (w *work) gone(id uuid.UUID, last *domain) *domain {
 	cur := *last
 	cur.Gone = true
 	cur.Ports = append([]port(nil), last.Ports...)
-	for i := range cur.Ports {
-		cur.Ports[i].Gone = true
+	if w.now.since(cur.Seen) > remember {
+		for i := range cur.Ports {
+			cur.Ports[i].Gone = true // sendPorts keeps those that hold something
+		}
 	}
 	w.sendPorts(id, &cur)
-	if len(cur.Ports) == 0 && w.now.since(cur.Seen) > remember {
+	if w.now.since(cur.Seen) > remember && len(cur.Ports) == 0 {
 		return nil
 	}
 	return &cur
