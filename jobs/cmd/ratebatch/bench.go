@@ -48,6 +48,7 @@ var suites = []suite{
 	{"storage", benchStorage},
 	{"rate", benchRate},
 	{"rules", benchRules},
+	{"catchup", benchCatchup},
 	{"state", benchState},
 	{"export", benchExport},
 }
@@ -92,6 +93,7 @@ func (p *program) bench(ctx context.Context, size benchSize, only, out string) e
 		}
 		found = true
 		started := p.now()
+		fmt.Fprintf(p.stderr, "bench %s …\n", s.name)
 		dir, err := os.MkdirTemp("", "ratebatch-bench-")
 		if err != nil {
 			return err

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ratebatch/ratebatch/fixtures/bench"
+	"github.com/ratebatch/ratebatch/jobs/rate"
+	"github.com/ratebatch/ratebatch/ratebatch/engine"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// benchCatchup has one rate, in a process of its own, catch up with a month of
+// 5,000 instances in 10,000 scopes (full size): 7.2 million commits and 25
+// million lines. Half of the scopes have usage in their first hour only; all
+// their periods are committed.
+func benchCatchup(ctx context.Context, p *program, dir string, size benchSize) (figures []bench.Figure, err error) {
+	scopes := size.scopes * 20
+	err = benchDatabase(ctx, p, dir, func(e *engine.Engine, s *store.Store) error {
+		if err := bench.HourlyUsage(ctx, e.Conn(), scopes/2, 1, size.hours, 40); err != nil {
+			return err
+		}
+		if err := idleScopes(ctx, s, scopes/2, scopes); err != nil {
+			return err
+		}
+		until := bench.UsageBegin.Add(time.Duration(size.hours) * time.Hour)
+		if err := s.SetWatermark(ctx, store.Watermark{Region: "RegionOne", CompleteUntil: until, Source: "operator"}, "bench"); err != nil {
+			return err
+		}
+		for _, x := range []struct {
+			v    versioned
+			body []byte
+		}{{planVersions(), catchupPlan()}, {metricVersions(), catchupMetrics()}} {
+			digest, currency, _, err := x.v.read("bench.yaml", x.body)
+			if err != nil {
+				return err
+			}
+			if _, err := s.AddVersion(ctx, x.v.kind, store.Version{Digest: digest, Body: string(x.body), Currency: currency, ValidFrom: time.Unix(0, 0)}); err != nil {
+				return err
+			}
+		}
+		data := filepath.Join(dir, "data")
+		result, jobPeak, err := runChild(ctx, p, "--data", data, "--database", "bench", "rate", "--first-period", "usage", "--output", "json")
+		if err != nil {
+			return err
+		}
+		if want := uint64(scopes * size.hours); result.Periods != want {
+			return fmt.Errorf("%d periods were committed, want %d", result.Periods, want)
+		}
+		enginePeak, err := enginePeak(data)
+		if err != nil {
+			return err
+		}
+		p.log.DebugContext(ctx, "catch-up", "periods", result.Periods, "lines", result.Lines, "seconds", result.Seconds)
+		figures = []bench.Figure{
+			{Name: "catchup_lines_per_second", Value: float64(result.Lines) / result.Seconds, Unit: "lines/s", Runs: 1},
+			{Name: "catchup_commits_per_second", Value: float64(result.Periods) / result.Seconds, Unit: "commits/s", Runs: 1},
+			{Name: "catchup_job_peak", Value: jobPeak, Unit: "MiB", Limit: 300, Runs: 1},
+			{Name: "catchup_engine_peak", Value: enginePeak, Unit: "MiB", Limit: 3072, Runs: 1},
+		}
+		return nil
+	})
+	return figures, err
+}
+
+// idleScopes gives the scopes from first to last one instance that is gone
+// after the first hour.
+func idleScopes(ctx context.Context, s *store.Store, first, last int) error {
+	return s.Conn().Exec(store.WithParams(ctx, store.Params{"first": first, "count": last - first, "begin": bench.UsageBegin}), `
+INSERT INTO instance_metrics_hourly (bucket, region, instance_uuid, project_id, flavor_name, samples, covered_seconds, refreshed_at)
+SELECT {begin:DateTime('UTC')}, 'RegionOne', reinterpret(sipHash128(number, 'idle'), 'UUID'), concat('project-', leftPad(toString({first:UInt64} + number), 5, '0')), 'flavor-00', 60, 3600, {begin:DateTime('UTC')}
+FROM numbers({count:UInt64})`)
+}
+
+// catchupMetrics are seven metrics of an instance.
+func catchupMetrics() []byte {
+	var b strings.Builder
+	b.WriteString("metrics:\n")
+	for i := range 7 {
+		fmt.Fprintf(&b, "  metric%d: {unit: instance, table: instance_metrics, quantity: time, factor: %d, groupby: [flavor_name]}\n", i, i+1)
+	}
+	return []byte(b.String())
+}
+
+func catchupPlan() []byte {
+	var b strings.Builder
+	b.WriteString("currency: EUR\nservices:\n")
+	for i := range 7 {
+		fmt.Fprintf(&b, "  - name: metric%d\n    mappings:\n      - {type: rate, cost: \"0.0%d\"}\n", i, i+1)
+	}
+	return []byte(b.String())
+}
+
+// runChild runs this program again and returns the result it printed and its
+// largest resident memory, in MiB.
+func runChild(ctx context.Context, p *program, args ...string) (rate.Result, float64, error) {
+	var result rate.Result
+	self, err := os.Executable()
+	if err != nil {
+		return result, 0, err
+	}
+	var stdout bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, p.stderr
+	if err := cmd.Run(); err != nil {
+		return result, 0, fmt.Errorf("%s: %w", strings.Join(args, " "), err)
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &result); err != nil {
+		return result, 0, fmt.Errorf("what the child printed: %w", err)
+	}
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return result, 0, fmt.Errorf("the child's memory is not known")
+	}
+	return result, float64(usage.Maxrss) / 1024, nil
+}
