@@ -98,3 +98,14 @@ func ShortException(err error) string {
 
 // IsMemoryLimit says whether a statement needed more memory than it was given.
 func IsMemoryLimit(err error) bool { return IsCode(err, codeMemoryLimit) }
+
+// IsPassing says whether the same statement may succeed later: all but mistakes
+// that a person has to mend, and a lost right to write, which servers also show
+// while they have lost their keeper or their disk.
+func IsPassing(err error) bool {
+	var config *ratebatch.ConfigError
+	if err == nil || IsCode(err, codeUnknownTable) || IsCode(err, codeUnknownDatabase) || IsCode(err, codeNoSuchColumn) {
+		return false
+	}
+	return !errors.As(err, &config) || IsCode(err, codeReadonly)
+}

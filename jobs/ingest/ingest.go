@@ -1,0 +1,314 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ratebatch/ratebatch/agent/wire/broker"
+	"github.com/ratebatch/ratebatch/jobs"
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+type (
+	kmsgCommitRequest  = kmsg.OffsetCommitRequest
+	kmsgCommitResponse = kmsg.OffsetCommitResponse
+)
+
+// Job reads the topics into the raw tables.
+type Job struct {
+	Store    *store.Store
+	Log      *slog.Logger
+	Options  Options
+	Now      func() time.Time
+	Progress func(Result) // after each batch; may be nil
+
+	result  Result
+	retries atomic.Uint64
+	keep    time.Duration // of raw samples, the shortest of the kinds; 0: for ever
+}
+
+const (
+	pictureEvery = 10 * time.Second // how often the topics' ends are looked at
+	countEvery   = 10 * time.Minute // how often arrivals are counted while following
+	maxPoll      = 20_000           // records taken out of the client at once
+	patience     = 20 * time.Second // for the first answer of the brokers
+	maxPause     = 30 * time.Second
+	grace        = 20 * time.Second // for what was read when a signal ends the run
+	tick         = 200 * time.Millisecond
+)
+
+// Run drains the topics to where they end, or follows them until ctx ends. The
+// result holds what was done also when an error comes with it.
+func (j *Job) Run(ctx context.Context, run uuid.UUID) (Result, error) {
+	j.result = Result{RunID: run, Samples: map[string]uint64{}, Losses: []store.Loss{}, Regions: []Region{}, Silent: []store.SilentHost{}}
+	began := j.Now()
+	log := j.Log
+	j.Log = log.With(jobs.KeyRunID, run, jobs.KeyJob, "ingest")
+	defer func() { j.Log = log }()
+	if err := j.Options.Validate(); err != nil {
+		return j.result, err
+	}
+	if err := j.prepare(ctx); err != nil {
+		return j.result, err
+	}
+	j.Log.InfoContext(ctx, "ingest starts", "group", j.Options.Group, "topics", j.Options.Topics.All(), "follow", j.Options.Follow)
+	var err error
+	for again := true; again; {
+		err = j.session(ctx, run)
+		again = errors.Is(err, errTopicChanged) && ctx.Err() == nil
+		if again {
+			j.Log.ErrorContext(ctx, "the topics are looked at anew", "error", err)
+			err = sleep(ctx, j.Options.RetryFirst)
+			again = err == nil
+		}
+	}
+	if j.Options.Follow && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil // that is how following ends
+	}
+	if err == nil {
+		err = j.finish(context.WithoutCancel(ctx))
+	}
+	j.result.Retries = j.retries.Load()
+	j.result.Seconds = j.Now().Sub(began).Seconds()
+	j.Log.InfoContext(ctx, "ingest ends", "records", j.result.Records, "late", j.result.Late, "rejected", j.result.Rejected, "losses", len(j.result.Losses),
+		"batches", j.result.Batches, "retries", j.result.Retries, "rebalances", j.result.Rebalances, "seconds", j.result.Seconds)
+	if err == nil {
+		err = j.result.leftOver()
+	}
+	return j.result, err
+}
+
+// prepare reads what the decisions on samples rest on.
+func (j *Job) prepare(ctx context.Context) error {
+	if err := j.Store.CheckSchema(ctx); err != nil {
+		return err
+	}
+	for _, table := range []string{"port_samples", "instance_samples", "disk_samples"} {
+		keep, err := j.Store.TierRetention(ctx, table)
+		if err != nil {
+			return err
+		}
+		if keep > 0 && (j.keep == 0 || keep < j.keep) {
+			j.keep = keep
+		}
+	}
+	return nil
+}
+
+// cutoff is the hour before which samples are late: the tiers leave hours alone
+// that the raw tier no longer keeps whole. An hour more gives the views time to
+// take up what is written now.
+func (j *Job) cutoff(now time.Time) time.Time {
+	if j.keep == 0 {
+		return time.Time{}
+	}
+	return now.UTC().Add(-j.keep).Truncate(time.Hour).Add(2 * time.Hour)
+}
+
+// session joins the group, reads, and leaves.
+func (j *Job) session(ctx context.Context, run uuid.UUID) (err error) {
+	s := &session{
+		job: j, run: run, ids: map[string]kadm.TopicID{}, parts: map[place]*assigned{},
+		decoder: newDecoder(j.Options.Topics), filling: newBatch(), spare: newBatch(), landed: make(chan error, 1),
+	}
+	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, stop) })()
+	s.writing = writing
+	plain, err := j.Options.Broker.Client()
+	if err != nil {
+		return &ratebatch.ConfigError{Err: err}
+	}
+	defer plain.Close()
+	s.admin = kadm.NewClient(plain)
+	if err := j.reach(ctx, plain); err != nil {
+		return err
+	}
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	o := j.Options
+	s.client, err = o.Broker.Client(
+		kgo.ConsumerGroup(o.Group), kgo.ConsumeTopics(o.Topics.All()...), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.KeepControlRecords(),
+		kgo.SessionTimeout(o.Session), kgo.HeartbeatInterval(o.Session/10), kgo.RebalanceTimeout(max(time.Minute, 2*o.Session)),
+		kgo.FetchMaxBytes(16<<20), kgo.FetchMaxPartitionBytes(4<<20), kgo.MaxConcurrentFetches(2), kgo.FetchMaxWait(500*time.Millisecond),
+		kgo.AdjustFetchOffsetsFn(s.adjust), kgo.OnPartitionsAssigned(s.onAssigned), kgo.OnPartitionsRevoked(s.onRevoked), kgo.OnPartitionsLost(s.onLost),
+	)
+	if err != nil {
+		return &ratebatch.ConfigError{Err: err}
+	}
+	err = s.loop(ctx)
+	// Leaving calls onRevoked, which writes and commits what is left where the
+	// way there is open; a failed run leaves that to the next one.
+	s.mu.Lock()
+	s.leaving = true
+	if err != nil && ctx.Err() == nil {
+		if s.flying != nil {
+			_ = s.land()
+		}
+		s.filling.reset()
+		clear(s.parts)
+	}
+	s.mu.Unlock()
+	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	if leaveErr := s.client.LeaveGroupContext(leave); leaveErr != nil {
+		j.Log.WarnContext(ctx, "leave the group", "error", leaveErr)
+	}
+	s.client.CloseAllowingRebalance()
+	return err
+}
+
+// reach waits for the brokers' first answer.
+func (j *Job) reach(ctx context.Context, client *kgo.Client) error {
+	err := j.Options.Broker.Ping(ctx, client, patience)
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return ctx.Err()
+	case broker.IsLoginFailure(err):
+		return &ratebatch.ConfigError{Err: err, Hint: "see to the user, the password and the mechanism"}
+	}
+	return &ratebatch.TryAgainError{Err: err, Hint: "nothing was read; run the same command again"}
+}
+
+// open looks at the topics: that they are there, and which ones they are.
+func (s *session) open(ctx context.Context) error {
+	meta, err := s.admin.Metadata(ctx, s.job.Options.Topics.All()...)
+	if err != nil {
+		return &ratebatch.TryAgainError{Err: fmt.Errorf("kafka metadata: %w", err)}
+	}
+	s.source = meta.Cluster + "/" + s.job.Options.Group
+	var partitions []place
+	for _, name := range s.job.Options.Topics.All() {
+		t, ok := meta.Topics[name]
+		if !ok || t.Err != nil || len(t.Partitions) == 0 {
+			cause := t.Err
+			if cause == nil {
+				cause = errors.New("it does not exist")
+			}
+			return &ratebatch.ConfigError{Err: fmt.Errorf("topic %s: %w", name, cause), Hint: "create the topics with 'ratebatch topics apply', and see that the Kafka user may read them"}
+		}
+		s.ids[name] = t.ID
+		for p := range t.Partitions {
+			partitions = append(partitions, place{name, p})
+		}
+	}
+	if err := s.announce(ctx, partitions); err != nil {
+		return err
+	}
+	s.lastLive = s.job.Now()
+	return s.look(ctx)
+}
+
+// loop reads until the topics are drained to where they ended at the beginning,
+// or for ever.
+func (s *session) loop(ctx context.Context) error {
+	o := s.job.Options
+	nextLook := s.job.Now().Add(pictureEvery)
+	counted := s.job.Now()
+	counting := make(chan error, 1)
+	busy := false
+	defer func() {
+		if busy {
+			<-counting
+		}
+	}()
+	for {
+		poll, cancel := context.WithTimeout(ctx, tick)
+		fetches := s.client.PollRecords(poll, maxPoll)
+		cancel()
+		if ctx.Err() != nil {
+			s.client.AllowRebalance()
+			return ctx.Err()
+		}
+		if fetches.IsClientClosed() {
+			return errors.New("the Kafka client is closed")
+		}
+		s.mu.Lock()
+		err := s.take(ctx, fetches)
+		now := s.job.Now()
+		if err == nil && len(s.filling.spans) > 0 && (now.Sub(s.filling.began) >= o.BatchTime || s.reached(func(a *assigned) int64 { return a.next })) {
+			err = s.launch()
+		}
+		done := false
+		if err == nil && s.reached(func(a *assigned) int64 { return a.next }) {
+			if err = s.flush(); err == nil && s.reached(func(a *assigned) int64 { return a.stored }) {
+				done = !o.Follow
+				if !s.picture.at.IsZero() {
+					err = s.drained(ctx, done)
+				}
+			}
+		}
+		s.mu.Unlock()
+		s.client.AllowRebalance()
+		if err != nil || done {
+			return err
+		}
+		if now.After(nextLook) {
+			nextLook = now.Add(pictureEvery)
+			if err := s.lookAgain(ctx); err != nil {
+				return err
+			}
+		}
+		if o.Follow && !busy && now.Sub(counted) >= countEvery {
+			busy, counted = true, now
+			go func() { counting <- s.job.Store.CountIngested(ctx) }()
+		}
+		select {
+		case err := <-counting:
+			busy = false
+			if err != nil && ctx.Err() == nil {
+				s.job.Log.WarnContext(ctx, "count what arrived", "error", err)
+			}
+		default:
+		}
+	}
+}
+
+// retry repeats what a passing trouble stopped, with growing pauses, until
+// RetryFor is over. Mistakes of the configuration end it at once.
+func (j *Job) retry(ctx context.Context, what string, do func(context.Context) error) error {
+	began := j.Now()
+	pause := j.Options.RetryFirst
+	for {
+		err := do(ctx)
+		if err == nil || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		if !store.IsPassing(err) {
+			return err
+		}
+		if j.Now().Sub(began)+pause > j.Options.RetryFor {
+			return &ratebatch.TryAgainError{Err: fmt.Errorf("%s: gave up after %s: %w", what, j.Options.RetryFor, err), Hint: "no offset was committed for it, so nothing is lost: run the same command again"}
+		}
+		j.retries.Add(1)
+		j.Log.WarnContext(ctx, "tried again", "what", what, "pause", pause, "error", err)
+		if err := sleep(ctx, pause+rand.N(pause/4+1)); err != nil {
+			return err
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,206 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// announce gives every partition a row, so that one that nobody reads yet holds
+// the watermark up, and strikes out those that are no more.
+func (s *session) announce(ctx context.Context, partitions []place) error {
+	known, err := s.job.Store.IngestProgress(ctx, s.source)
+	if err != nil {
+		return err
+	}
+	var rows []store.Progress
+	seen := map[place]bool{}
+	for _, p := range known {
+		at := place{p.Topic, p.Partition}
+		there := slices.Contains(partitions, at)
+		seen[at] = there && !p.Gone
+		if !there && !p.Gone && s.ids[p.Topic] != [16]byte{} {
+			p.Gone = true
+			rows = append(rows, p)
+		}
+	}
+	for _, at := range partitions {
+		if !seen[at] {
+			rows = append(rows, store.Progress{Topic: at.topic, Partition: at.partition, DrainedAt: time.Unix(0, 0).UTC(), Regions: []string{}})
+		}
+	}
+	return s.job.Store.SetIngestProgress(ctx, s.source, s.run, rows)
+}
+
+// look takes a picture of where the topics end now.
+func (s *session) look(ctx context.Context) error {
+	at := s.job.Now()
+	ends, err := s.admin.ListEndOffsets(ctx, s.job.Options.Topics.All()...)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("ends of the topics: %w", err)
+	}
+	p := picture{at: at, ends: map[place]int64{}}
+	for topic, partitions := range ends {
+		for partition, end := range partitions {
+			p.ends[place{topic, partition}] = end.Offset
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.picture, s.lastLive = p, at
+	return nil
+}
+
+// lookAgain sees that the brokers are there and the topics are the same, and
+// when all of the last picture is stored and we follow, takes the next one.
+func (s *session) lookAgain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pictureEvery)
+	defer cancel()
+	meta, err := s.admin.Metadata(ctx, s.job.Options.Topics.All()...)
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if away := s.job.Now().Sub(s.lastLive); away > s.job.Options.RetryFor {
+			return &ratebatch.TryAgainError{Err: fmt.Errorf("kafka is away for %s: %w", away.Round(time.Second), err), Hint: "what was stored is committed; run the same command again"}
+		}
+		s.job.Log.WarnContext(ctx, "kafka does not answer", "error", err)
+		return nil
+	}
+	var all []place
+	grown := false
+	s.mu.Lock()
+	s.lastLive = s.job.Now()
+	for name, id := range s.ids {
+		t := meta.Topics[name]
+		if t.Err != nil || t.ID != id {
+			s.mu.Unlock()
+			return fmt.Errorf("topic %s: %w", name, errTopicChanged)
+		}
+		for p := range t.Partitions {
+			at := place{name, p}
+			all = append(all, at)
+			if _, ok := s.picture.ends[at]; !ok {
+				grown = true
+			}
+		}
+	}
+	next := s.picture.at.IsZero() || grown
+	s.mu.Unlock()
+	if grown {
+		if err := s.announce(ctx, all); err != nil {
+			return err
+		}
+	}
+	if next && s.job.Options.Follow {
+		if err := s.look(ctx); err != nil {
+			s.job.Log.WarnContext(ctx, "kafka does not answer", "error", err)
+		}
+	}
+	return nil
+}
+
+// reached says whether all partitions that are ours are read (or stored) up to
+// where they ended in the picture. Before the group has given us anything it is
+// false.
+func (s *session) reached(of func(*assigned) int64) bool {
+	if !s.joined || s.picture.at.IsZero() {
+		return false
+	}
+	for at, a := range s.parts {
+		if end, ok := s.picture.ends[at]; ok && of(a) < end {
+			return false
+		}
+	}
+	return true
+}
+
+// drained notes that our partitions are stored up to the picture, and moves the
+// watermarks.
+func (s *session) drained(ctx context.Context, last bool) error {
+	for at, a := range s.parts {
+		if _, ok := s.picture.ends[at]; ok && a.drained.Before(s.picture.at) {
+			a.drained = s.picture.at
+		}
+	}
+	if last {
+		// A partition without records has its place committed too, so that a topic
+		// that is made anew under its name is noticed.
+		if err := s.commit(ctx, s.offsets()); err != nil {
+			return err
+		}
+	}
+	if err := s.note(ctx); err != nil {
+		return err
+	}
+	s.picture = picture{}
+	step := time.Minute
+	if last {
+		step = 0
+	}
+	return s.job.watermarks(ctx, step)
+}
+
+// note writes how far our partitions are, where that has changed.
+func (s *session) note(ctx context.Context) error {
+	var rows []store.Progress
+	for at, a := range s.parts {
+		p := store.Progress{Topic: at.topic, Partition: at.partition, TopicID: uuid.UUID(a.topicID), NextOffset: a.stored, DrainedAt: a.drained.UTC().Truncate(time.Millisecond), Regions: slices.Sorted(maps.Keys(a.regions))}
+		if p.Regions == nil {
+			p.Regions = []string{}
+		}
+		if a.written.TopicID == p.TopicID && a.written.NextOffset == p.NextOffset && a.written.DrainedAt.Equal(p.DrainedAt) && slices.Equal(a.written.Regions, p.Regions) && !a.written.Gone {
+			continue
+		}
+		a.written = p
+		rows = append(rows, p)
+	}
+	return s.job.retry(ctx, "write to ingest_progress", func(ctx context.Context) error {
+		return s.job.Store.SetIngestProgress(ctx, s.source, s.run, rows)
+	})
+}
+
+// watermarks moves the watermark of each region that came through ingest
+// forward to where all its partitions are stored, less the allowance; never
+// back, and in steps.
+func (j *Job) watermarks(ctx context.Context, step time.Duration) error {
+	complete, err := j.Store.IngestComplete(ctx)
+	if err != nil {
+		return err
+	}
+	j.result.Regions = j.result.Regions[:0]
+	for _, c := range complete {
+		until := c.Until.Add(-j.Options.Allowance).Truncate(time.Second)
+		r := Region{Region: c.Region, Watermark: c.Watermark}
+		if until.After(c.Watermark) && until.Sub(c.Watermark) >= step && c.Until.Unix() > 0 {
+			if err := j.Store.SetWatermark(ctx, store.Watermark{Region: c.Region, CompleteUntil: until, Source: "ingest"}, "group "+j.Options.Group); err != nil {
+				return err
+			}
+			r.Watermark = until
+		}
+		j.result.Regions = append(j.result.Regions, r)
+	}
+	return nil
+}
+
+// finish counts what arrived and asks who is silent.
+func (j *Job) finish(ctx context.Context) error {
+	if err := j.Store.CountIngested(ctx); err != nil {
+		return err
+	}
+	silent, err := j.Store.SilentHosts(ctx, j.Now().Add(-j.Options.SilentAfter))
+	if err != nil {
+		return err
+	}
+	j.result.Silent = append(j.result.Silent, silent...)
+	return nil
+}

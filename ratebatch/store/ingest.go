@@ -1,0 +1,227 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/google/uuid"
+)
+
+// Late is a sample that came when the tiers no longer take it up: they leave
+// buckets alone that the raw tier does not keep whole.
+type Late struct {
+	Kind   string // port, instance or disk
+	Sample Sample
+	Record []byte // the whole record, as JSON
+}
+
+// Rejected is a record that did not decode, with its place in the topic.
+type Rejected struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Key       []byte
+	Record    []byte
+	Reason    string
+}
+
+// InsertLate lists samples that came too late.
+func (s *Store) InsertLate(ctx context.Context, rows []Late, token string) error {
+	return s.insertRows(ctx, len(rows), "INSERT INTO late_samples (kind, region, host, epoch, sequence, begin, ts, instance_uuid, project_id, record)", token, func(batch driver.Batch) error {
+		for i := range rows {
+			r := &rows[i]
+			x := &r.Sample
+			if err := batch.Append(r.Kind, x.Region, x.Host, x.Epoch, x.Sequence, x.Begin, x.At, x.InstanceUUID, x.ProjectID, string(r.Record)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// InsertRejected lists records that did not decode.
+func (s *Store) InsertRejected(ctx context.Context, rows []Rejected, token string) error {
+	return s.insertRows(ctx, len(rows), "INSERT INTO rejected_records (topic, partition, offset, key, record, reason)", token, func(batch driver.Batch) error {
+		for i := range rows {
+			r := &rows[i]
+			if err := batch.Append(r.Topic, r.Partition, r.Offset, string(r.Key), string(r.Record), r.Reason); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Store) insertRows(ctx context.Context, n int, statement, token string, fill func(driver.Batch) error) error {
+	if n == 0 {
+		return nil
+	}
+	batch, err := s.conn.PrepareBatch(insertSettings(ctx, token), statement)
+	if err == nil {
+		defer batch.Close() //nolint:errcheck // after Send it has nothing to say, before it the first error counts
+		if err = fill(batch); err == nil {
+			err = batch.Send()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%.40s …: %w", statement, describe(err))
+	}
+	return nil
+}
+
+// FirstWholeHour is the beginning of the oldest hour that the raw tier still
+// keeps whole at a moment, for all kinds; zero where raw samples never expire.
+// Older hours are not recomputed: some of their samples may be gone.
+func (s *Store) FirstWholeHour(ctx context.Context, now time.Time) (time.Time, error) {
+	var oldest time.Time
+	for i := range tierKinds {
+		keep, err := s.TierRetention(ctx, tierKinds[i].samples)
+		if err != nil {
+			return oldest, err
+		}
+		if keep == 0 {
+			continue
+		}
+		if first := firstWholeHour(now, keep); first.After(oldest) {
+			oldest = first
+		}
+	}
+	return oldest, nil
+}
+
+func firstWholeHour(now time.Time, keep time.Duration) time.Time {
+	first := now.UTC().Add(-keep).Truncate(time.Hour).Add(time.Hour)
+	if first.Unix() < 0 {
+		return time.Unix(0, 0).UTC()
+	}
+	return first
+}
+
+// CountIngested brings ingest_counts up to date for the hours that have ended:
+// those that a sample reached since the last count. It may be repeated.
+func (s *Store) CountIngested(ctx context.Context) error {
+	var now, since time.Time
+	if err := s.Row(ctx, "server_time", nil, &now); err != nil {
+		return err
+	}
+	if err := s.Row(ctx, "last_count", nil, &since); err != nil {
+		return err
+	}
+	oldest, err := s.FirstWholeHour(ctx, now)
+	if err != nil {
+		return err
+	}
+	if oldest.IsZero() {
+		oldest = time.Unix(0, 0).UTC()
+	}
+	return s.Exec(ctx, "count_ingested", Params{"since": since, "oldest": oldest, "to": now.UTC().Truncate(time.Hour)})
+}
+
+// Loss is what a topic no longer held when ingest came for it.
+type Loss struct {
+	Source     string    `json:"source"`
+	Topic      string    `json:"topic"`
+	Partition  int32     `json:"partition"`
+	TopicID    uuid.UUID `json:"topic_id"`
+	Cause      string    `json:"cause"` // expired, recreated or truncated
+	FromOffset int64     `json:"from_offset"`
+	ToOffset   int64     `json:"to_offset"` // not included; -1: not known
+	Detail     string    `json:"detail"`
+	RunID      uuid.UUID `json:"run_id"`
+	FoundAt    time.Time `json:"found_at"`
+}
+
+// AddLoss notes a loss.
+func (s *Store) AddLoss(ctx context.Context, x Loss) error {
+	return s.Exec(ctx, "insert_ingest_loss", Params{
+		"source": x.Source, "topic": x.Topic, "partition": x.Partition, "topic_id": x.TopicID, "cause": x.Cause,
+		"from_offset": x.FromOffset, "to_offset": x.ToOffset, "detail": x.Detail, "run_id": x.RunID, "found_at": x.FoundAt.Truncate(time.Millisecond),
+	})
+}
+
+// Losses lists what was lost since a moment.
+func (s *Store) Losses(ctx context.Context, since time.Time) ([]Loss, error) {
+	return Collect(ctx, s, "ingest_losses", Params{"since": since}, func(rows driver.Rows) (Loss, error) {
+		var x Loss
+		err := rows.Scan(&x.Source, &x.Topic, &x.Partition, &x.TopicID, &x.Cause, &x.FromOffset, &x.ToOffset, &x.Detail, &x.RunID, &x.FoundAt)
+		return x, err
+	})
+}
+
+// Progress is how far ingest has read a partition.
+type Progress struct {
+	Topic      string
+	Partition  int32
+	TopicID    uuid.UUID
+	NextOffset int64
+	DrainedAt  time.Time // what was in the partition then is stored; 1970: not known
+	Regions    []string
+	Gone       bool // the partition is no more
+}
+
+// IngestProgress lists the partitions of a source.
+func (s *Store) IngestProgress(ctx context.Context, source string) ([]Progress, error) {
+	return Collect(ctx, s, "ingest_progress", Params{"source": source}, func(rows driver.Rows) (Progress, error) {
+		var x Progress
+		err := rows.Scan(&x.Topic, &x.Partition, &x.TopicID, &x.NextOffset, &x.DrainedAt, &x.Regions, &x.Gone)
+		return x, err
+	})
+}
+
+// SetIngestProgress notes how far partitions of a source are read.
+func (s *Store) SetIngestProgress(ctx context.Context, source string, run uuid.UUID, rows []Progress) error {
+	return s.insertRows(ctx, len(rows), "INSERT INTO ingest_progress (source, topic, partition, topic_id, next_offset, drained_at, regions, gone, run_id)", "", func(batch driver.Batch) error {
+		for _, x := range rows {
+			if err := batch.Append(source, x.Topic, x.Partition, x.TopicID, x.NextOffset, x.DrainedAt, x.Regions, x.Gone, run); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Complete is up to when everything that a region's topics held is stored, and
+// the latest watermark that was ever written for it.
+type Complete struct {
+	Region    string
+	Until     time.Time
+	Watermark time.Time // 1970: none
+}
+
+// IngestComplete lists the regions that came through ingest.
+func (s *Store) IngestComplete(ctx context.Context) ([]Complete, error) {
+	return Collect(ctx, s, "ingest_complete", nil, func(rows driver.Rows) (Complete, error) {
+		var x Complete
+		err := rows.Scan(&x.Region, &x.Until, &x.Watermark)
+		return x, err
+	})
+}
+
+// SilentHost sent samples once and none lately.
+type SilentHost struct {
+	Region      string    `json:"region"`
+	Host        string    `json:"host"`
+	LastSample  time.Time `json:"last_sample"`
+	LastArrival time.Time `json:"last_arrival"`
+}
+
+// hostGone is how long a host may be silent until nobody asks for it any more.
+const hostGone = 30 * 24 * time.Hour
+
+// SilentHosts lists hosts without a sample that ended after since.
+func (s *Store) SilentHosts(ctx context.Context, since time.Time) ([]SilentHost, error) {
+	return Collect(ctx, s, "silent_hosts", Params{"since": since.Truncate(time.Second), "gone": since.Add(-hostGone).Truncate(time.Second)}, func(rows driver.Rows) (SilentHost, error) {
+		var x SilentHost
+		err := rows.Scan(&x.Region, &x.Host, &x.LastSample, &x.LastArrival)
+		return x, err
+	})
+}
+
+// IngestLeftovers counts records that were rejected and samples that came too
+// late for the raw tier, since a moment.
+func (s *Store) IngestLeftovers(ctx context.Context, since time.Time) (rejected, late uint64, err error) {
+	err = s.Row(ctx, "ingest_leftovers", Params{"since": since.Truncate(time.Second)}, &rejected, &late)
+	return rejected, late, err
+}
