@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"time"
 
 	"github.com/shopspring/decimal"
 
@@ -30,31 +31,14 @@ type correction struct {
 
 // closes finds out whether the month is closed and which corrections it takes.
 func (e *export) closes(ctx context.Context) error {
-	closes, err := e.Store.ExportCloses(ctx, e.window.AsOf)
+	own, windows, err := e.correctionWindows(ctx, e.window.AsOf)
 	if err != nil {
 		return err
 	}
-	asOf := e.window.AsOf // of corrections
-	for _, c := range closes {
-		if c.Month.Equal(e.Month) {
-			e.closed, e.window.Closed, e.window.Month, asOf = true, c.Number, c.Month, c.At
-		}
+	if own != nil {
+		e.closed, e.window.Closed, e.window.Month = true, own.Number, own.Month
 	}
-	if e.closed {
-		if closes, err = e.Store.ExportCloses(ctx, asOf); err != nil {
-			return err
-		}
-	}
-	for i, c := range closes {
-		if !c.Month.Before(e.Month) || e.takesOther(closes, c) {
-			continue
-		}
-		w := store.CorrectionWindow{ExportWindow: store.ExportWindow{From: c.Month, To: c.Month.AddDate(0, 1, 0), AsOf: asOf, Month: c.Month, Closed: c.Number}, BaseAsOf: c.At}
-		for _, later := range closes[i+1:] { // in the order of months
-			if !later.Month.Equal(e.Month) && later.At.After(w.BaseAsOf) {
-				w.BaseAsOf, w.Closed = later.At, 0
-			}
-		}
+	for _, w := range windows {
 		totals, err := e.Store.ExportCorrectionTotals(ctx, w)
 		if err != nil {
 			return err
@@ -64,6 +48,39 @@ func (e *export) closes(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// correctionWindows says, as of a moment, by which close the month is closed
+// (nil: it is open) and which closed months it takes corrections of. A closed
+// month takes those that there were when it was closed.
+func (e *export) correctionWindows(ctx context.Context, asOf time.Time) (own *store.MonthClose, windows []store.CorrectionWindow, err error) {
+	closes, err := e.Store.ExportCloses(ctx, asOf)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, c := range closes {
+		if c.Month.Equal(e.Month) {
+			own, asOf = &c, c.At
+		}
+	}
+	if own != nil {
+		if closes, err = e.Store.ExportCloses(ctx, asOf); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i, c := range closes {
+		if !c.Month.Before(e.Month) || e.takesOther(closes, c) {
+			continue
+		}
+		w := store.CorrectionWindow{ExportWindow: store.ExportWindow{From: e.Calendar.Named(c.Month).From, To: e.Calendar.Named(c.Month).To, AsOf: asOf, Month: c.Month, Closed: c.Number}, BaseAsOf: c.At}
+		for _, later := range closes[i+1:] { // in the order of months
+			if !later.Month.Equal(e.Month) && later.At.After(w.BaseAsOf) {
+				w.BaseAsOf, w.Closed = later.At, 0
+			}
+		}
+		windows = append(windows, w)
+	}
+	return own, windows, nil
 }
 
 // takesOther says whether a month before this one takes the corrections of a
@@ -81,7 +98,7 @@ func (e *export) takesOther(closes []store.MonthClose, c store.MonthClose) bool 
 // correctionParts are the ranges of scopes that are written on their own.
 func (e *export) correctionParts(c correction) []part {
 	first, last := c.totals[0].Scope, c.totals[len(c.totals)-1].Scope
-	name := "corrections-" + c.window.From.Format("2006-01") + "." + e.Format
+	name := "corrections-" + c.window.Month.Format("2006-01") + "." + e.Format
 	switch e.Partition { //nolint:exhaustive // one file but for scopes
 	case ByScope:
 		var parts []part
@@ -93,7 +110,7 @@ func (e *export) correctionParts(c correction) []part {
 		}
 		return parts
 	case ByDay:
-		day := e.window.From.Format("2006-01-02") // they are billed in this month, whatever their own day
+		day := e.Month.Format("2006-01-02") // they are billed in this month, whatever their own day
 		return []part{{first: first, last: last, partition: map[string]string{"day": day}, path: "day=" + day + "/" + name}}
 	}
 	return []part{{first: first, last: last, path: name}}
@@ -112,7 +129,7 @@ func (e *export) writeCorrections(ctx context.Context, m *Manifest) error {
 	}
 	for _, c := range e.corrections {
 		sums := map[scopeCurrency]*wide{}
-		out := Correction{Month: c.window.From.Format("2006-01"), Totals: map[string]string{}}
+		out := Correction{Month: c.window.Month.Format("2006-01"), Totals: map[string]string{}}
 		for _, p := range e.correctionParts(c) {
 			files, rows, err := e.writeCorrectionPart(ctx, c, p, sums)
 			if err != nil {
@@ -173,14 +190,24 @@ func wideDecimal(d decimal.Decimal) *wide {
 	return &w
 }
 
-func (e *export) writeCorrectionPart(ctx context.Context, c correction, p part, sums map[scopeCurrency]*wide) (_ []File, rows uint64, err error) {
+func (e *export) writeCorrectionPart(ctx context.Context, c correction, p part, sums map[scopeCurrency]*wide) ([]File, uint64, error) {
 	blocks, err := e.Store.ExportCorrections(ctx, c.window, p.first, p.last)
 	if err != nil {
 		return nil, 0, err
 	}
+	return e.writeDifferences(ctx, blocks, p, e.correctionName(), sums)
+}
+
+// correctionName is the name, within the corrected line's id, of what corrects
+// it in this month.
+func (e *export) correctionName() string { return "correction/" + e.Month.Format("2006-01") }
+
+// writeDifferences writes the file of a part that holds differences of lines,
+// adds them up in sums, and closes blocks. name makes their ids.
+func (e *export) writeDifferences(ctx context.Context, blocks *store.BlockReader, p part, name string, sums map[scopeCurrency]*wide) (_ []File, rows uint64, err error) {
 	defer blocks.Close()
 	builder := newLineBuilder(nil)
-	builder.correctedIn, builder.totals = e.Month.Format("2006-01"), sums
+	builder.differs, builder.totals = name, sums
 	reader := &lineReader{blocks: blocks, builder: builder}
 	out := &output{e: e, ctx: ctx, schema: e.schema(), path: e.prefix + p.path, partition: p.partition}
 	defer out.abort()
@@ -223,7 +250,7 @@ func (e *export) statementCorrections(ctx context.Context) (map[string]map[state
 			return nil, err
 		}
 		builder := newLineBuilder(nil)
-		builder.correctedIn, builder.totals = e.Month.Format("2006-01"), map[scopeCurrency]*wide{}
+		builder.differs, builder.totals = e.correctionName(), map[scopeCurrency]*wide{}
 		reader := &lineReader{blocks: blocks, builder: builder}
 		t := e.takeTable()
 		for more := true; more && err == nil; {

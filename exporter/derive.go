@@ -93,7 +93,7 @@ func (e *export) newSink(out *output, p part) sink {
 				corrections[scope] = lines
 			}
 		}
-		return &statementSink{out: out, table: newTable(statementSchema), month: e.Month, names: e.names, digits: e.RoundTo, pages: !e.stream, corrections: corrections}
+		return &statementSink{out: out, table: newTable(statementSchema), month: e.Month, zone: e.Calendar.Zone(), names: e.names, digits: e.RoundTo, pages: !e.stream, corrections: corrections}
 	case focusDataset:
 		return newFocusSink(out, e)
 	default:
@@ -247,6 +247,7 @@ type statementSink struct {
 	out    *output
 	table  *table
 	month  time.Time
+	zone   *time.Location // whose days the chart shows
 	names  map[string]ScopeName
 	digits int32
 	pages  bool
@@ -289,7 +290,7 @@ func (s *statementSink) add(t *table) error {
 			s.begin(string(scope))
 		}
 		s.count(t, row)
-		day := dayKey{text(t, outCurrency, row), instant(t, outBegin, row).Day(), text(t, outMetric, row)}
+		day := dayKey{text(t, outCurrency, row), instant(t, outBegin, row).In(s.zone).Day(), text(t, outMetric, row)}
 		total := s.days[day]
 		if total == nil {
 			total = new(wide)

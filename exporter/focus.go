@@ -198,6 +198,7 @@ type focusSink struct {
 	table       *table
 	operator    string
 	names       map[string]ScopeName
+	date        time.Time // of the month, as statements are named by
 	month, over time.Time
 	closed      bool
 	attributes  map[string]focusAttributes
@@ -215,7 +216,7 @@ type unitPrice struct {
 }
 
 func newFocusSink(out *output, e *export) *focusSink {
-	return &focusSink{out: out, table: newTable(out.schema), operator: e.Operator, names: e.names, month: e.Month, over: e.Month.AddDate(0, 1, 0), closed: e.closed,
+	return &focusSink{out: out, table: newTable(out.schema), operator: e.Operator, names: e.names, date: e.Month, month: e.month().From, over: e.month().To, closed: e.closed,
 		attributes: map[string]focusAttributes{}, units: map[string]string{}, prices: map[[32]byte]unitPrice{}, invoices: map[[2]string]string{}, skuPrices: map[[2]string]string{}}
 }
 
@@ -329,7 +330,7 @@ func (s *focusSink) row(t *table, row int) {
 	correction := isCorrection(t, row)
 	invoice, detail := "", ""
 	if s.closed {
-		invoice = remember(s.invoices, [2]string{scope, currency}, func() string { return StatementID(s.month, scope, currency).String() })
+		invoice = remember(s.invoices, [2]string{scope, currency}, func() string { return StatementID(s.date, scope, currency).String() })
 		detail = metric + "/" + text(t, outRule, row)
 	}
 
@@ -444,7 +445,7 @@ func (s *focusSink) adjust(scope, currency string, amount decimal.Decimal) error
 	if account == "" {
 		account = scope
 	}
-	invoice := StatementID(s.month, scope, currency)
+	invoice := StatementID(s.date, scope, currency)
 	values := map[string]string{"BillingAccountId": account, "BillingCurrency": currency, "ChargeCategory": "Adjustment", "ChargeDescription": "Rounding of the statement",
 		"ChargeFrequency": "One-Time", "InvoiceDetailId": "rounding", "InvoiceId": invoice.String(), "PricingCategory": "Standard",
 		"ServiceCategory": "Other", "ServiceName": "Rounding", "ServiceSubcategory": "Other (Other)", "SubAccountId": scope, "SubAccountName": name.Name, "SubAccountType": "Project",
@@ -494,7 +495,7 @@ func (e *export) writeAdjustments(ctx context.Context, m *Manifest) error {
 	})
 	p := part{path: "rounding." + e.Format}
 	if e.Partition == ByDay {
-		day := e.window.From.Format("2006-01-02")
+		day := e.Month.Format("2006-01-02")
 		p.path, p.partition = "day="+day+"/"+p.path, map[string]string{"day": day}
 	}
 	parts := map[string]*focusSink{}

@@ -70,8 +70,10 @@ type lineBuilder struct {
 	text   []byte // scratch
 	times  map[uint32][]byte
 
-	correctedIn string // month that corrections are billed in
-	totals      map[scopeCurrency]*wide
+	differs string    // name of the differences within the ids of their lines
+	before  uuid.UUID // line of the row before
+	again   int       // how many rows of that line came before
+	totals  map[scopeCurrency]*wide
 }
 
 type scopeCurrency struct{ scope, currency string }
@@ -381,7 +383,15 @@ func (b *lineBuilder) corrections(block *store.Block, from, to int) {
 		b.name = strconv.AppendUint(append(name, '/'), parts.Uint(row), 10)
 		corrects := uuid.NewSHA1(*series, b.name)
 		out[outCorrects].putWord([]byte(corrects.String()))
-		id := uuid.NewSHA1(corrects, []byte("correction/"+b.correctedIn))
+		// A line has two differences when more than its numbers changed.
+		differs := b.differs
+		if b.again++; corrects != b.before {
+			b.before, b.again = corrects, 0
+		}
+		if b.again > 0 {
+			differs += "/" + strconv.Itoa(b.again)
+		}
+		id := uuid.NewSHA1(corrects, []byte(differs))
 		out[outID].dict.append([]byte(id.String()))
 		key := scopeCurrency{string(textOf(&block.Columns[inScope], row)), string(currency)}
 		total := b.totals[key]

@@ -29,7 +29,8 @@ type Manifest struct {
 	Format    string    `json:"format"`
 	Month     string    `json:"month"`    // 2026-11
 	Delivery  string    `json:"delivery"` // names the state: the same state has the same delivery
-	Mechanism string    `json:"mechanism"`
+	Mechanism Mechanism `json:"mechanism"`
+	Partition Partition `json:"partition"` // how rows are spread over files
 	State     State     `json:"state"`
 	Generator Generator `json:"generator"`
 	SchemaID  string    `json:"schema_id"`
@@ -38,7 +39,10 @@ type Manifest struct {
 	Rows        uint64            `json:"rows"`
 	Totals      map[string]string `json:"totals"` // per currency, exact, corrections included
 	Corrections []Correction      `json:"corrections,omitempty"`
-	Files       []File            `json:"files"`
+	// Increments are the append deliveries, oldest first; Files, Rows and Totals
+	// are of all of them together. Empty for a complete delivery.
+	Increments []Increment `json:"increments,omitempty"`
+	Files      []File      `json:"files"`
 
 	Focus *FocusMetadata `json:"focus,omitempty"`
 }
@@ -48,7 +52,12 @@ type State struct {
 	Begin   time.Time `json:"begin"`
 	End     time.Time `json:"end"`
 	Close   uint32    `json:"close"`   // number of the month's close, whose frozen commits these are; 0: the month is open
-	Partial bool      `json:"partial"` // periods were missing and --partial was given
+	Open    bool      `json:"open"`    // the month is not closed: what it holds may still change
+	Partial bool      `json:"partial"` // not every period of the month is in
+	// CompleteUntil is up to when all periods of all scopes are in; the month's
+	// end unless it is partial.
+	CompleteUntil time.Time `json:"complete_until"`
+	// Missing names the scopes that lag behind the newest committed period.
 	Missing []Missing `json:"missing,omitempty"`
 
 	Commits      uint64            `json:"commits"`
@@ -60,6 +69,21 @@ type State struct {
 	Metrics      []string          `json:"metrics"`
 }
 
+// Increment is one append delivery: what was new when it was made. Its files
+// are those below delivery=<its name>/.
+type Increment struct {
+	Sequence     int               `json:"sequence"` // from 1
+	Delivery     string            `json:"delivery"`
+	AsOf         time.Time         `json:"as_of"` // of the commits and closes that it brings the place to
+	Close        uint32            `json:"close"`
+	Commits      uint64            `json:"commits"` // of the state after it
+	CommitDigest string            `json:"commit_digest"`
+	NewPeriods   uint64            `json:"new_periods"`
+	Adjusted     uint64            `json:"adjusted_periods"`
+	Rows         uint64            `json:"rows"`
+	Totals       map[string]string `json:"totals"` // of its rows
+}
+
 // Correction is what a delivery corrects of an earlier, closed month.
 type Correction struct {
 	Month   string            `json:"month"`
@@ -68,7 +92,8 @@ type Correction struct {
 	Totals  map[string]string `json:"totals"`
 }
 
-// Missing is the time that a scope has not committed yet.
+// Missing is the time up to the newest committed period that a scope has not
+// committed.
 type Missing struct {
 	Scope   string `json:"scope"`
 	Seconds uint64 `json:"seconds"`

@@ -11,11 +11,28 @@ import (
 	"strings"
 	"time"
 
-	"github.com/shopspring/decimal"
-
 	"github.com/ratebatch/ratebatch/exporter/bucket"
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
+
+// check compares every commit with its lines on the server, for an export that
+// has nothing to write and so reads no line: what was delivered may stand, but
+// lines that changed since are found today and not in an audit.
+func (e *export) check(ctx context.Context) error {
+	window := e.window
+	window.ThenAsOf = time.Time{}
+	d, err := e.Store.ExportCheck(ctx, window)
+	if err != nil || d.Periods == 0 {
+		return err
+	}
+	if e.closed && d.Gone { // retention removes the lines of closed and exported months
+		e.Log.Info("the lines of this closed month were removed by retention; the delivered files stand", "month", e.Month.Format("2006-01"))
+		return nil
+	}
+	return &mismatchError{scope: d.Scope, period: ratebatch.Period{Begin: d.Begin, End: d.Begin},
+		detail: fmt.Sprintf("%d commits differ from their lines in count, digest or total; this is the first", d.Periods)}
+}
 
 func (e *export) filesThere(ctx context.Context, m *Manifest) (bool, error) {
 	sizes := map[string]uint64{}
@@ -68,12 +85,12 @@ func (e *export) publish(ctx context.Context, m *Manifest) error {
 		return err
 	}
 	sum := sha256.Sum256(text)
-	totals := map[string]decimal.Decimal{}
-	for currency, total := range m.Totals {
-		totals[currency] = decimal.RequireFromString(total)
+	files, rows, totals := m.Files, m.Rows, exactTotals(m.Totals)
+	if next, added := m.increment(); next != nil { // the table has one row per delivery
+		files, rows, totals = added, next.Rows, exactTotals(next.Totals)
 	}
-	return e.Store.RecordExport(ctx, store.Export{Delivery: m.Delivery, Dataset: m.Dataset, Location: e.Bucket.Location(), Month: e.Month,
-		Begin: m.State.Begin, End: m.State.End, Commits: m.State.Commits, CommitDigest: m.State.CommitDigest, Files: uint32(len(m.Files)), Rows: m.Rows,
+	return e.Store.RecordExport(ctx, store.Export{Delivery: m.Delivery, Dataset: m.Dataset, Mechanism: string(m.Mechanism), Location: e.Bucket.Location(), Month: e.Month,
+		Begin: m.State.Begin, End: m.State.End, Commits: m.State.Commits, CommitDigest: m.State.CommitDigest, Files: uint32(len(files)), Rows: rows,
 		Totals: totals, ManifestSHA256: hex.EncodeToString(sum[:]), RunID: e.RunID})
 }
 
@@ -88,7 +105,10 @@ func (e *export) sweep(ctx context.Context, m *Manifest) error {
 			e.Log.Warn("clean up after killed exports", "error", err)
 		}
 	}
-	keep := "delivery=" + m.Delivery + "/"
+	keep := map[string]bool{"delivery=" + m.Delivery: true}
+	for _, i := range m.Increments {
+		keep["delivery="+i.Delivery] = true
+	}
 	newest := map[string]time.Time{}
 	files := map[string][]string{}
 	for object, err := range e.Bucket.List(ctx, e.folder+"delivery=") {
@@ -96,7 +116,7 @@ func (e *export) sweep(ctx context.Context, m *Manifest) error {
 			return err
 		}
 		name, _, _ := strings.Cut(strings.TrimPrefix(object.Name, e.folder), "/")
-		if name+"/" == keep {
+		if keep[name] {
 			continue
 		}
 		files[name] = append(files[name], object.Name)

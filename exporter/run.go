@@ -20,6 +20,16 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
+// Mechanism says what a delivery holds, in FOCUS's words.
+type Mechanism string
+
+// Overwrite is all of the month, in place of the delivery before. Append is
+// what is new since the delivery before at the same place.
+const (
+	Overwrite Mechanism = "overwrite"
+	Append    Mechanism = "append"
+)
+
 // Partition says how the rows of a delivery are spread over files.
 type Partition string
 
@@ -35,12 +45,18 @@ type Input struct {
 	Store  *store.Store
 	Bucket bucket.Bucket
 
-	Dataset   string    // one of Datasets; empty: lines
-	Format    string    // one of Formats; empty: parquet
-	Month     time.Time // first instant of a month in UTC
-	Partition Partition // empty: ByDay, for statements Whole
-	Partial   bool      // export although periods are missing
-	DryRun    bool      // say what would be written and stop
+	Dataset   string             // one of Datasets; empty: lines
+	Format    string             // one of Formats; empty: parquet
+	Month     time.Time          // first day of the month, as a date in UTC
+	Calendar  ratebatch.Calendar // when months begin; zero: in UTC
+	Mechanism Mechanism          // empty: Overwrite
+	Partition Partition          // empty: ByDay, for statements Whole
+	Partial   bool               // export although periods are missing
+	// Expected says which scopes have to be rated in the month, each with its
+	// window, so that one without any commit is missed; nil: nothing is known of
+	// scopes without commits.
+	Expected func(ctx context.Context, month ratebatch.Month) ([]store.DueWindow, error)
+	DryRun   bool // say what would be written and stop
 
 	FocusVersion string             // one of FocusVersions; empty: 1.2
 	Operator     string             // who runs the cloud, for FOCUS; empty: "Cloud operator"
@@ -59,21 +75,28 @@ type Input struct {
 
 // Result says what an export did.
 type Result struct {
-	Dataset   string            `json:"dataset"`
-	Format    string            `json:"format"`
-	Month     string            `json:"month"`
-	Delivery  string            `json:"delivery"`
-	Location  string            `json:"location"`
-	Manifest  string            `json:"manifest"` // below Location
-	Unchanged bool              `json:"unchanged"`
-	DryRun    bool              `json:"dry_run,omitempty"`
-	Partial   bool              `json:"partial"`
-	Missing   []Missing         `json:"missing,omitempty"`
-	Commits   uint64            `json:"commits"`
-	Files     int               `json:"files"`
-	Rows      uint64            `json:"rows"`
-	Bytes     uint64            `json:"bytes"`
-	Totals    map[string]string `json:"totals"`
+	Dataset   string    `json:"dataset"`
+	Format    string    `json:"format"`
+	Month     string    `json:"month"`
+	Delivery  string    `json:"delivery"`
+	Mechanism Mechanism `json:"mechanism"`
+	Location  string    `json:"location"`
+	Manifest  string    `json:"manifest"` // below Location
+	Unchanged bool      `json:"unchanged"`
+	DryRun    bool      `json:"dry_run,omitempty"`
+	Open      bool      `json:"open"`
+	Partial   bool      `json:"partial"`
+	// CompleteUntil is up to when every scope's periods are in.
+	CompleteUntil time.Time         `json:"complete_until"`
+	Missing       []Missing         `json:"missing,omitempty"`
+	Commits       uint64            `json:"commits"`
+	Files         int               `json:"files"`
+	Rows          uint64            `json:"rows"`
+	Bytes         uint64            `json:"bytes"`
+	Totals        map[string]string `json:"totals"`
+	// Increment is what an append delivery adds; Files, Rows and Bytes are its
+	// own, Totals are of all append deliveries together.
+	Increment *Increment `json:"increment,omitempty"`
 }
 
 // attempts bounds how often an export starts again because commits changed
@@ -121,6 +144,9 @@ func (in *Input) complete() error {
 			in.Partition = Whole
 		}
 	}
+	if in.Mechanism == "" {
+		in.Mechanism = Overwrite
+	}
 	if in.FocusVersion == "" {
 		in.FocusVersion = FocusVersions()[0]
 	}
@@ -138,7 +164,7 @@ func (in *Input) complete() error {
 	}
 	in.Month = in.Month.UTC()
 	if !in.Month.Equal(time.Date(in.Month.Year(), in.Month.Month(), 1, 0, 0, 0, 0, time.UTC)) {
-		return &ratebatch.ConfigError{Err: fmt.Errorf("month %s is not the begin of a month in UTC", in.Month.Format(time.RFC3339))}
+		return &ratebatch.ConfigError{Err: fmt.Errorf("month %s is not the first day of a month", in.Month.Format(time.RFC3339))}
 	}
 	if !slices.Contains(Datasets(), in.Dataset) {
 		return &ratebatch.ConfigError{Err: fmt.Errorf("dataset %q", in.Dataset), Hint: "there are " + strings.Join(Datasets(), ", ")}
@@ -148,6 +174,13 @@ func (in *Input) complete() error {
 	}
 	if !slices.Contains(FocusVersions(), in.FocusVersion) {
 		return &ratebatch.ConfigError{Err: fmt.Errorf("FOCUS version %q", in.FocusVersion), Hint: "there are " + strings.Join(FocusVersions(), ", ")}
+	}
+	switch {
+	case in.Mechanism != Overwrite && in.Mechanism != Append:
+		return &ratebatch.ConfigError{Err: fmt.Errorf("delivery %q", in.Mechanism), Hint: "use overwrite or append"}
+	case in.Mechanism == Append && in.Dataset != linesSchema.Dataset:
+		return &ratebatch.ConfigError{Err: fmt.Errorf("append deliveries of the dataset %s", in.Dataset),
+			Hint: "only lines can be appended: the other datasets are sums, or bear the invoice that is known when the month is closed"}
 	}
 	if in.Dataset == statementSchema.Dataset && in.Partition == ByDay {
 		return &ratebatch.ConfigError{Err: errors.New("statements are for a whole month"), Hint: "use --partition scope or none"}
@@ -194,9 +227,13 @@ type export struct {
 	scopes  []store.CommittedScope
 	names   map[string]ScopeName
 	missing []Missing
-	set     store.CommitSet
+	set     store.CommitSet // that is read: all, or in an append delivery those of new periods
+	all     store.CommitSet // of the month
+	until   time.Time       // every scope is committed up to here
 	closed  bool
 	stream  bool // to a pipe
+
+	base *Manifest // of the append delivery before
 
 	corrections   []correction
 	statementSums map[string]map[statementKey]*sums // of corrections, by scope
@@ -208,11 +245,18 @@ func (e *export) run(ctx context.Context) (Result, error) {
 	if err := e.plan(ctx); err != nil {
 		return Result{}, err
 	}
-	delivery := e.delivery()
 	current, _, err := ReadManifest(ctx, e.Bucket, e.folder)
 	if err != nil && !errors.Is(err, bucket.ErrNotExist) {
 		return Result{}, err
 	}
+	if current != nil && current.Mechanism != e.Mechanism {
+		return Result{}, &ratebatch.ConfigError{Err: fmt.Errorf("%s/%s holds %s deliveries of %s, not %s", e.Bucket.Location(), e.folder, current.Mechanism, current.Month, e.Mechanism),
+			Hint: "go on with --delivery " + string(current.Mechanism) + ", or export to another place: a reader of one would count the other twice"}
+	}
+	if e.Mechanism == Append {
+		return e.appendTo(ctx, current)
+	}
+	delivery := e.delivery()
 	if current != nil && e.closed && current.State.Close == e.window.Closed && current.Delivery != delivery {
 		// Other columns, another format or a newer program: not a reason to
 		// touch what was billed from.
@@ -228,6 +272,9 @@ func (e *export) run(ctx context.Context) (Result, error) {
 			return Result{}, err
 		}
 		if whole {
+			if err := e.check(ctx); err != nil {
+				return Result{}, err
+			}
 			result := e.result(current)
 			result.Unchanged = true
 			return result, e.sweep(ctx, current)
@@ -235,8 +282,8 @@ func (e *export) run(ctx context.Context) (Result, error) {
 		e.Log.Warn("files of the current delivery are missing or have another size, writing it again", "delivery", delivery)
 	}
 	if e.DryRun {
-		return Result{Dataset: e.Dataset, Format: e.Format, Month: e.Month.Format("2006-01"), Delivery: delivery, Location: e.Bucket.Location(),
-			Manifest: e.folder + ManifestName, DryRun: true, Partial: len(e.missing) > 0, Missing: e.missing, Commits: e.set.Commits}, nil
+		return Result{Dataset: e.Dataset, Format: e.Format, Month: e.Month.Format("2006-01"), Delivery: delivery, Mechanism: e.Mechanism, Location: e.Bucket.Location(),
+			Manifest: e.folder + ManifestName, DryRun: true, Open: !e.closed, Partial: e.until.Before(e.window.To), CompleteUntil: e.until, Missing: e.missing, Commits: e.set.Commits}, nil
 	}
 	m, err := e.write(ctx, delivery)
 	if err != nil {
@@ -249,10 +296,18 @@ func (e *export) run(ctx context.Context) (Result, error) {
 }
 
 func (e *export) result(m *Manifest) Result {
-	r := Result{Dataset: m.Dataset, Format: m.Format, Month: m.Month, Delivery: m.Delivery, Location: e.Bucket.Location(), Manifest: e.folder + ManifestName,
-		Partial: m.State.Partial, Missing: m.State.Missing, Commits: m.State.Commits, Files: len(m.Files), Rows: m.Rows, Totals: m.Totals}
-	for _, f := range m.Files {
+	r := Result{Dataset: m.Dataset, Format: m.Format, Month: m.Month, Delivery: m.Delivery, Mechanism: m.Mechanism, Location: e.Bucket.Location(), Manifest: e.folder + ManifestName,
+		Open: m.State.Open, Partial: m.State.Partial, CompleteUntil: m.State.CompleteUntil, Missing: m.State.Missing, Commits: m.State.Commits, Files: len(m.Files), Rows: m.Rows, Totals: m.Totals}
+	files := m.Files
+	if next, added := m.increment(); next != nil {
+		files, r.Increment = added, next
+		r.Files, r.Rows = len(added), next.Rows
+	}
+	for _, f := range files {
 		r.Bytes += f.Bytes
 	}
 	return r
 }
+
+// month is the billing month, with its instants.
+func (e *export) month() ratebatch.Month { return e.Calendar.Named(e.Month) }

@@ -78,7 +78,7 @@ var linesSchema = Schema{Dataset: "lines", Version: "1", Fields: []Field{
 	{Name: "bucket", Kind: String, Doc: "empty for an ordinary line; unpriced, rejected or skipped for usage without a price"},
 	{Name: "part", Kind: Integer, Doc: "number of the line among those of one usage row, from 0"},
 	{Name: "revision", Kind: Integer, Doc: "how often the period was rated, from 1"},
-	{Name: "corrects", Kind: String, Nullable: true, Doc: "for a correction of a closed month: line_id of the line it corrects; quantity and price are the difference"},
+	{Name: "corrects", Kind: String, Nullable: true, Doc: "for a correction of a closed month, and an adjustment of an append delivery: line_id of the line it changes; quantity and price are the difference"},
 }}
 
 // summarySchema is the dataset "summary": what a scope used and owes per day

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +16,7 @@ import (
 // plan reads the commits' figure and refuses a window with holes.
 func (e *export) plan(ctx context.Context) error {
 	var err error
-	if e.window, err = e.Store.ExportWindowNow(ctx, e.Month, e.Month.AddDate(0, 1, 0)); err != nil {
+	if e.window, err = e.Store.ExportWindowNow(ctx, e.month().From, e.month().To); err != nil {
 		return err
 	}
 	if err := e.closes(ctx); err != nil {
@@ -26,48 +25,97 @@ func (e *export) plan(ctx context.Context) error {
 	if e.scopes, err = e.Store.ExportScopes(ctx, e.window); err != nil {
 		return err
 	}
-	if e.missing = missing(e.scopes, e.window, e.Now); e.closed {
-		e.missing = nil // what a closed month lacks was settled when it was closed
-	}
-	if len(e.missing) > 0 && !e.Partial {
-		return &ratebatch.TryAgainError{Err: fmt.Errorf("month %s has uncommitted periods: %s", e.Month.Format("2006-01"), describeMissing(e.missing)),
-			Hint: "run 'ratebatch rate' first, or export what there is with --partial"}
-	}
-	if e.set, err = e.Store.ExportCommitSet(ctx, e.window); err != nil {
+	states, err := e.Store.ScopeStates(ctx)
+	if err != nil {
 		return err
 	}
-	states, err := e.Store.ScopeStates(ctx)
 	e.names = map[string]ScopeName{}
 	for scope, state := range states {
 		e.names[scope] = ScopeName{state.Name, state.Domain}
 	}
-	return err
+	if err := e.completeness(ctx, states); err != nil {
+		return err
+	}
+	if e.set, err = e.Store.ExportCommitSet(ctx, e.window); err != nil {
+		return err
+	}
+	e.all = e.set
+	if len(e.scopes) == 0 {
+		e.Log.Warn("nothing is rated in this month: the dataset is empty", "month", e.Month.Format("2006-01"), "dataset", e.Dataset)
+	}
+	return nil
 }
 
-// missing lists the scopes with time that should be committed and is not: from
-// a scope's first period to the end of the month or, while the month is not
-// over, to the end of the newest period that any scope has committed.
-func missing(scopes []store.CommittedScope, w store.ExportWindow, now time.Time) []Missing {
-	until := w.To
-	if now.Before(w.To) {
-		until = w.From
-		for _, s := range scopes {
-			if s.Until.After(until) {
-				until = s.Until
-			}
+// completeness finds out up to when every scope is committed and which scopes
+// lag behind the others, and refuses what should be there and is not. What the
+// manifest says follows from the commits alone; only the refusal looks at the
+// clock. What a closed month lacks was settled when it was closed.
+func (e *export) completeness(ctx context.Context, states map[string]store.ScopeState) error {
+	e.until = e.window.To
+	if e.closed {
+		return nil
+	}
+	newest := e.window.From
+	for _, s := range e.scopes {
+		if s.Until.After(newest) {
+			newest = s.Until
 		}
 	}
-	var out []Missing
-	for _, s := range scopes {
-		from := w.From
+	e.until = newest
+	due := newest // what should be there by now
+	if !e.Now.Before(e.window.To) {
+		due = e.window.To
+	}
+	var refused []Missing
+	lacks := func(scope string, from time.Time, covered time.Duration) {
+		if want := newest.Sub(from); want > covered {
+			e.missing = append(e.missing, Missing{scope, uint64((want - covered) / time.Second)})
+		}
+		if want := due.Sub(from); want > covered {
+			refused = append(refused, Missing{scope, uint64((want - covered) / time.Second)})
+		}
+	}
+	known := map[string]bool{}
+	for _, s := range e.scopes {
+		known[s.Scope] = true
+		if state, ok := states[s.Scope]; ok && !state.Active && s.CompleteUntil.Before(newest) {
+			continue // a disabled scope is settled when the month is closed
+		}
+		if s.CompleteUntil.Before(e.until) {
+			e.until = s.CompleteUntil
+		}
+		from := e.window.From
 		if s.First.After(from) {
 			from = s.First
 		}
-		if want := until.Sub(from); want > s.Covered {
-			out = append(out, Missing{s.Scope, uint64((want - s.Covered) / time.Second)})
+		lacks(s.Scope, from, s.Covered)
+	}
+	if e.Expected != nil {
+		expected, err := e.Expected(ctx, e.month())
+		if err != nil {
+			return err
+		}
+		for _, w := range expected {
+			if known[w.Scope] || !w.First.Before(due) {
+				continue
+			}
+			if w.First.Before(e.until) {
+				e.until = w.First
+			}
+			lacks(w.Scope, w.First, 0)
 		}
 	}
-	return out
+	if len(refused) > 0 && !e.Partial {
+		return &ratebatch.TryAgainError{Err: fmt.Errorf("month %s has uncommitted periods: %s", e.Month.Format("2006-01"), describeMissing(refused)),
+			Hint: "run 'ratebatch rate' first, or export what there is with --partial"}
+	}
+	return nil
+}
+
+// state says what of the month's commits a delivery holds; the caller adds the
+// figures of the commits.
+func (e *export) state() State {
+	return State{Begin: e.window.From, End: e.window.To, Close: e.window.Closed, Open: !e.closed, Partial: e.until.Before(e.window.To), CompleteUntil: e.until, Missing: e.missing}
 }
 
 func describeMissing(all []Missing) string {
@@ -90,8 +138,10 @@ func (e *export) delivery() string {
 	h := sha256.New()
 	parts := []string{e.Dataset, e.schema().ID(), e.Format, string(e.Partition), e.window.From.Format(time.RFC3339),
 		strconv.FormatUint(e.set.Commits, 10), e.set.Digest, strconv.FormatUint(uint64(e.window.Closed), 10)}
+	// What the manifest says of completeness does not all follow from the commits.
+	parts = append(parts, e.until.Format(time.RFC3339), fmt.Sprint(e.missing))
 	for _, c := range e.corrections {
-		parts = append(parts, c.window.From.Format("2006-01"), fmt.Sprint(c.totals))
+		parts = append(parts, c.window.Month.Format("2006-01"), fmt.Sprint(c.totals))
 	}
 	switch e.Dataset { // what else their files depend on
 	case focusDataset:
@@ -110,25 +160,16 @@ func (e *export) delivery() string {
 // after the time it bears.
 func (e *export) changed(ctx context.Context) (bool, error) {
 	set, err := e.Store.ExportCommitSet(ctx, e.window)
-	return set.Digest != e.set.Digest || set.Commits != e.set.Commits, err
+	return set.Digest != e.all.Digest || set.Commits != e.all.Commits, err
 }
 
 // sectors says for every hour of the month whether it is complete.
 func (e *export) sectors() []TimeSector {
 	var out []TimeSector
 	for at := e.window.From; at.Before(e.window.To); at = at.Add(time.Hour) {
-		sector := TimeSector{TimeSectorStart: at.Format(time.RFC3339), TimeSectorEnd: at.Add(time.Hour).Format(time.RFC3339),
-			TimeSectorComplete: len(e.scopes) > 0, TimeSectorLastUpdated: e.set.Days[at.Truncate(24*time.Hour)].CommittedAt.Format(time.RFC3339)}
-		for _, s := range e.scopes {
-			// A scope with a hole somewhere is complete nowhere: which hour is
-			// missing is not looked up here.
-			hole := slices.ContainsFunc(e.missing, func(m Missing) bool { return m.Scope == s.Scope })
-			if hole || s.Until.Before(at.Add(time.Hour)) {
-				sector.TimeSectorComplete = false
-				break
-			}
-		}
-		out = append(out, sector)
+		end := at.Add(time.Hour)
+		out = append(out, TimeSector{TimeSectorStart: at.Format(time.RFC3339), TimeSectorEnd: end.Format(time.RFC3339), TimeSectorComplete: !end.After(e.until),
+			TimeSectorLastUpdated: e.set.Days[at.Truncate(24*time.Hour)].CommittedAt.Format(time.RFC3339)})
 	}
 	return out
 }

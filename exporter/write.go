@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -38,9 +39,15 @@ func (e *export) parts() []part {
 				partition: map[string]string{"scope": s.Scope}, path: scopeFolder(s.Scope), lines: s.Lines})
 		}
 	case ByDay:
-		for day := e.window.From; day.Before(e.window.To); day = day.AddDate(0, 0, 1) {
+		// Days are those of UTC, as begin and end of the lines are.
+		for day := e.window.From.Truncate(24 * time.Hour); day.Before(e.window.To); day = day.AddDate(0, 0, 1) {
 			w := e.window
-			w.From, w.To = day, day.AddDate(0, 0, 1)
+			if day.After(w.From) {
+				w.From = day
+			}
+			if end := day.AddDate(0, 0, 1); end.Before(w.To) {
+				w.To = end
+			}
 			if last := len(parts) - 1; last >= 0 && parts[last].lines == 0 && e.set.Days[day].Lines == 0 {
 				parts[last].window.To = w.To // days without lines have no file, only commits to look at
 				continue
@@ -53,8 +60,36 @@ func (e *export) parts() []part {
 	return parts
 }
 
-// write writes all files of a delivery and gives its manifest.
+// write writes all files of a complete delivery and gives its manifest.
 func (e *export) write(ctx context.Context, delivery string) (*Manifest, error) {
+	m, err := e.writeCommitted(ctx, delivery)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.writeCorrections(ctx, m); err != nil {
+		return nil, err
+	}
+	if e.Dataset == focusDataset && e.closed {
+		if err := e.writeAdjustments(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+	if len(m.Files) == 0 { // an empty dataset is one too: a file with the columns and no rows
+		f, err := e.writeEmpty(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m.Files = append(m.Files, *f)
+	}
+	if e.Dataset == focusDataset {
+		m.Focus = focusMetadata(e.schema(), m, e.sectors())
+	}
+	return m, nil
+}
+
+// writeCommitted writes the files of the commits that are read, each compared
+// with its lines, and gives a manifest of them.
+func (e *export) writeCommitted(ctx context.Context, delivery string) (*Manifest, error) {
 	e.prefix = "delivery=" + delivery + "/"
 	if e.Dataset == statementSchema.Dataset {
 		var err error
@@ -86,37 +121,19 @@ func (e *export) write(ctx context.Context, delivery string) (*Manifest, error) 
 			detail: fmt.Sprintf("the window's %d commits have digest %s, the %d that were read %s", e.set.Commits, e.set.Digest, all.commits, all.digest)}
 	}
 	m := &Manifest{
-		Version: ManifestVersion, Dataset: e.Dataset, Format: e.Format, Month: e.Month.Format("2006-01"), Delivery: delivery, Mechanism: "overwrite",
-		State: State{Begin: e.window.From, End: e.window.To, Close: e.window.Closed, Partial: len(e.missing) > 0, Missing: e.missing,
-			Commits: all.commits, CommitDigest: all.digest.String(), CommittedAt: all.committed, Lines: all.lines,
-			Totals: totalsText(all.totals), Plans: sortedNames(all.plans), Metrics: sortedNames(all.metrics)},
+		Version: ManifestVersion, Dataset: e.Dataset, Format: e.Format, Month: e.Month.Format("2006-01"), Delivery: delivery, Mechanism: e.Mechanism, Partition: e.Partition,
+		State:     e.state(),
 		Generator: Generator{Name: "ratebatch", Version: e.Version},
 		SchemaID:  e.schema().ID(), Schema: e.schema(),
 		Totals: totalsText(all.totals), Files: []File{},
 	}
+	m.State.Commits, m.State.CommitDigest, m.State.CommittedAt, m.State.Lines = all.commits, all.digest.String(), all.committed, all.lines
+	m.State.Totals, m.State.Plans, m.State.Metrics = totalsText(all.totals), sortedNames(all.plans), sortedNames(all.metrics)
 	for _, part := range files {
 		for _, f := range part {
 			m.Files = append(m.Files, f)
 			m.Rows += f.Rows
 		}
-	}
-	if err := e.writeCorrections(ctx, m); err != nil {
-		return nil, err
-	}
-	if e.Dataset == focusDataset && e.closed {
-		if err := e.writeAdjustments(ctx, m); err != nil {
-			return nil, err
-		}
-	}
-	if len(m.Files) == 0 { // an empty dataset is one too: a file with the columns and no rows
-		f, err := e.writeEmpty(ctx)
-		if err != nil {
-			return nil, err
-		}
-		m.Files = append(m.Files, *f)
-	}
-	if e.Dataset == focusDataset {
-		m.Focus = focusMetadata(e.schema(), m, e.sectors())
 	}
 	return m, nil
 }
@@ -225,7 +242,7 @@ func (e *export) newOutput(ctx context.Context, p part) *output {
 func (e *export) writeEmpty(ctx context.Context) (*File, error) {
 	path, partition := "", map[string]string(nil)
 	if e.Partition == ByDay {
-		day := e.window.From.Format("2006-01-02")
+		day := e.Month.Format("2006-01-02")
 		path, partition = "day="+day+"/", map[string]string{"day": day}
 	}
 	out, err := e.create(ctx, e.prefix+path+"part-00000."+e.Format, e.schema(), partition)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ratebatch/ratebatch/exporter"
 	"github.com/ratebatch/ratebatch/exporter/bucket"
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -22,9 +23,11 @@ const DefaultGrace = 24 * time.Hour
 
 // Options are what the command line decides.
 type Options struct {
-	Month     time.Time
+	Month     time.Time // first day, as a date in UTC
+	Calendar  ratebatch.Calendar
 	Datasets  []string
 	Format    string
+	Mechanism exporter.Mechanism
 	Partition exporter.Partition
 	Partial   bool
 
@@ -46,6 +49,8 @@ type Job struct {
 	Log      *slog.Logger
 	Options  Options
 	Progress func(rows uint64)
+	// Expected says which scopes have to be rated in the month; see exporter.Input.
+	Expected func(ctx context.Context, month ratebatch.Month) ([]store.DueWindow, error)
 }
 
 // Plan says, per dataset, what a run would deliver. It writes nothing.
@@ -64,7 +69,7 @@ func (j *Job) each(ctx context.Context, run uuid.UUID, dry bool) ([]exporter.Res
 	for _, dataset := range j.Options.Datasets {
 		o := j.Options
 		result, err := exporter.Run(ctx, exporter.Input{
-			Store: j.Store, Bucket: j.Bucket, Dataset: dataset, Format: o.Format, Month: o.Month, Partition: o.Partition, Partial: o.Partial, DryRun: dry,
+			Store: j.Store, Bucket: j.Bucket, Dataset: dataset, Format: o.Format, Month: o.Month, Calendar: o.Calendar, Mechanism: o.Mechanism, Partition: o.Partition, Partial: o.Partial, DryRun: dry, Expected: j.Expected,
 			Now: o.Now, Grace: o.Grace, Workers: o.Workers, Version: o.Version, FocusVersion: o.FocusVersion, Operator: o.Operator, RoundTo: o.RoundTo, SignKey: o.SignKey,
 			RunID: run, Log: j.Log, Progress: j.Progress,
 		})

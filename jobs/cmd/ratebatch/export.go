@@ -20,6 +20,7 @@ import (
 	buckets3 "github.com/ratebatch/ratebatch/exporter/bucket/s3"
 	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/jobs/export"
+	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
@@ -29,6 +30,7 @@ type exportOptions struct {
 	to        string
 	datasets  []string
 	format    string
+	delivery  string
 	partition string
 	partial   bool
 	dryRun    bool
@@ -39,6 +41,8 @@ type exportOptions struct {
 	operator     string
 	roundTo      int32
 	signKey      string
+
+	rate rateOptions // which periods a month has, as for close
 }
 
 func (o *exportOptions) addFlags(cmd *cobra.Command) {
@@ -48,7 +52,9 @@ func (o *exportOptions) addFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&o.datasets, "dataset", []string{"lines"}, "datasets to export: "+strings.Join(exporter.Datasets(), ", "))
 	f.StringVar(&o.format, "format", "parquet", "format of the files: "+strings.Join(exporter.Formats(), ", "))
 	f.StringVar(&o.partition, "partition", "", "how rows are spread over files: day, scope or none (default: day, for statements none)")
-	f.BoolVar(&o.partial, "partial", false, "export although periods are not committed yet; the manifest says so")
+	f.StringVar(&o.delivery, "delivery", string(exporter.Overwrite), "overwrite: the whole month in place of the delivery before; append: what is new since the delivery before, lines only")
+	f.BoolVar(&o.partial, "partial", false, "export although periods are not committed that could be; the manifest says which")
+	f.StringVar(&o.rate.first, "first-period", "", "where the first period of a scope without any commit begins, as for rate")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be written and write nothing")
 	f.DurationVar(&o.grace, "grace", export.DefaultGrace, "how long a delivery that was replaced stays readable")
 	f.StringVar(&o.focusVersion, "focus-version", exporter.FocusVersions()[0], "version of FOCUS for the dataset focus: "+strings.Join(exporter.FocusVersions(), ", "))
@@ -76,7 +82,7 @@ func (o *exportOptions) options(now time.Time) (export.Options, error) {
 	if o.roundTo < 0 || o.roundTo > 18 {
 		return export.Options{}, &ratebatch.ConfigError{Err: fmt.Errorf("--round %d", o.roundTo), Hint: "use 0 to 18"}
 	}
-	return export.Options{FocusVersion: o.focusVersion, Operator: o.operator, RoundTo: o.roundTo, SignKey: key, Month: month, Datasets: o.datasets, Format: o.format, Partition: exporter.Partition(o.partition), Partial: o.partial,
+	return export.Options{FocusVersion: o.focusVersion, Operator: o.operator, RoundTo: o.roundTo, SignKey: key, Month: month, Datasets: o.datasets, Format: o.format, Mechanism: exporter.Mechanism(o.delivery), Partition: exporter.Partition(o.partition), Partial: o.partial,
 		Grace: o.grace, Workers: o.workers, Now: now.UTC(), Version: version}, nil
 }
 
@@ -123,6 +129,13 @@ with the rows that were read; on any difference nothing is published and the
 exit code is 20. When the current delivery holds the same state already, nothing
 is written. A closed month's files never change.
 
+A delivery is complete (overwrite) or, with --delivery append, holds the lines of
+periods that were not delivered to this place yet, and the differences of lines
+that were: readers add up all append deliveries. A place keeps to one of the two.
+
+Periods that are due and not committed are refused (exit 75); --partial exports
+the rest. The manifest says up to when a month is complete.
+
 Datasets: lines (every rated line), summary (scope, day and metric), focus
 (FOCUS Cost and Usage), statement (per project, with a printable page each).
 
@@ -130,6 +143,7 @@ Datasets: lines (every rated line), summary (scope, day and metric), focus
 		Example: `  ratebatch export --month 2026-11 --to /srv/finance
   ratebatch export --month 2026-11 --to /srv/finance --partition scope --output json
   ratebatch export --month 2026-11 --to 's3://finance/rated?endpoint=https://s3.example.org' --dataset lines,focus,statement
+  ratebatch export --month 2026-11 --to /srv/lake --delivery append
   ratebatch export --month 2026-11 --format arrow --to - > lines.arrows`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -137,9 +151,13 @@ Datasets: lines (every rated line), summary (scope, day and metric), focus
 			if err != nil {
 				return err
 			}
+			rating, err := o.rate.options(p.now())
+			if err != nil {
+				return err
+			}
 			if o.to == "-" {
 				return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
-					return p.exportStream(ctx, s, options)
+					return p.exportStream(ctx, s, options, o.expected(p, s, rating))
 				})
 			}
 			to, done, err := openBucket(cmd.Context(), o.to)
@@ -148,7 +166,7 @@ Datasets: lines (every rated line), summary (scope, day and metric), focus
 			}
 			defer done()
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
-				return p.export(ctx, &export.Job{Store: s, Bucket: to, Log: p.log, Options: options}, o.dryRun)
+				return p.export(ctx, &export.Job{Store: s, Bucket: to, Log: p.log, Options: options, Expected: o.expected(p, s, rating)}, o.dryRun)
 			})
 		},
 	}
@@ -156,6 +174,22 @@ Datasets: lines (every rated line), summary (scope, day and metric), focus
 	cmd.AddCommand(newExportVerifyCmd(p))
 	return cmd
 }
+
+// expected gives the scopes that have to be rated in a month, by the rule that
+// close goes by: a month that close refuses is not exported as a whole one.
+func (o *exportOptions) expected(p *program, s *store.Store, rating rate.Options) expectedScopes {
+	return func(ctx context.Context, month ratebatch.Month) ([]store.DueWindow, error) {
+		rating, err := o.rate.settle(ctx, s, rating)
+		if err != nil {
+			return nil, err
+		}
+		active, _, err := (&rate.Job{Store: s, Log: p.log, Options: rating}).MonthWindows(ctx, month)
+		return active, err
+	}
+}
+
+// expectedScopes gives the scopes that have to be rated in a month.
+type expectedScopes = func(context.Context, ratebatch.Month) ([]store.DueWindow, error)
 
 func newExportVerifyCmd(p *program) *cobra.Command {
 	var keyFile string
@@ -241,14 +275,18 @@ func printVerified(p *program, results []exporter.Verified) {
 // exportStream writes one dataset as an Arrow stream to stdout. There is no
 // manifest, so the stream ends without its end mark when the check of the
 // commits fails: a reader sees an error and not a short month.
-func (p *program) exportStream(ctx context.Context, s *store.Store, o export.Options) error {
+func (p *program) exportStream(ctx context.Context, s *store.Store, o export.Options, expected expectedScopes) error {
+	if o.Mechanism != exporter.Overwrite {
+		return &ratebatch.ConfigError{Err: errors.New("--to - has no delivery before that could be added to"), Hint: "leave --delivery out"}
+	}
 	if o.Format != exporter.Arrow || len(o.Datasets) != 1 {
 		return &ratebatch.ConfigError{Err: errors.New("--to - writes one dataset as an Arrow stream"), Hint: "add --format arrow and one --dataset"}
 	}
-	if err := s.CheckSchema(ctx); err != nil {
+	b, err := readBilling(ctx, s)
+	if err != nil {
 		return err
 	}
-	result, err := exporter.Stream(ctx, exporter.Input{Store: s, Dataset: o.Datasets[0], Month: o.Month, Partial: o.Partial, Now: o.Now, Log: p.log,
+	result, err := exporter.Stream(ctx, exporter.Input{Store: s, Dataset: o.Datasets[0], Month: o.Month, Calendar: b.calendar, Partial: o.Partial, Expected: expected, Now: o.Now, Log: p.log,
 		FocusVersion: o.FocusVersion, Operator: o.Operator, RoundTo: o.RoundTo}, p.stdout)
 	if err == nil {
 		p.log.InfoContext(ctx, "streamed", "dataset", result.Dataset, "month", result.Month, "rows", result.Rows, "commits", result.Commits)
@@ -267,12 +305,16 @@ func (p *program) export(ctx context.Context, job *export.Job, dryRun bool) erro
 	return err
 }
 
-// runExport does one export and notes it in the run log. It takes no lease:
-// two exports of the same state write the same bytes.
-func (p *program) runExport(ctx context.Context, job *export.Job, dryRun bool) ([]exporter.Result, error) {
-	if err := job.Store.CheckSchema(ctx); err != nil {
+// runExport does one export and notes it in the run log. A complete export
+// takes no lease: two of the same state write the same bytes. Two append exports
+// to one place would both go on from the same delivery, and a reader could take
+// in the one that does not stay, so they take turns.
+func (p *program) runExport(ctx context.Context, job *export.Job, dryRun bool) (_ []exporter.Result, err error) {
+	b, err := readBilling(ctx, job.Store)
+	if err != nil {
 		return nil, err
 	}
+	job.Options.Calendar = b.calendar
 	if dryRun {
 		return job.Plan(ctx)
 	}
@@ -280,26 +322,48 @@ func (p *program) runExport(ctx context.Context, job *export.Job, dryRun bool) (
 	if err != nil {
 		return nil, err
 	}
+	var results []exporter.Result
+	defer func() {
+		if endErr := run.End(ctx, export.Counts(results), err); endErr != nil {
+			p.log.WarnContext(ctx, "run log", jobs.KeyRunID, run.ID, "error", endErr)
+		}
+	}()
+	if job.Options.Mechanism == exporter.Append {
+		lease, err := jobs.Acquire(ctx, job.Store, p.log, "append to "+job.Bucket.Location(), run.ID)
+		if err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err := lease.Release(ctx); err != nil {
+				p.log.WarnContext(ctx, "release the lease", "error", err)
+			}
+		}()
+	}
 	// An export's live memory is small and its garbage plenty: collecting twice
 	// as often keeps the peak below 300 MB and costs some percent of time.
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
-	results, err := job.Run(ctx, run.ID)
-	if endErr := run.End(ctx, export.Counts(results), err); endErr != nil {
-		p.log.WarnContext(ctx, "run log", jobs.KeyRunID, run.ID, "error", endErr)
-	}
+	results, err = job.Run(ctx, run.ID)
 	return results, err
 }
 
 func printExports(p *program, results []exporter.Result) {
 	for _, r := range results {
-		if month, err := time.Parse("2006-01", r.Month); err == nil && p.now().Before(month.AddDate(0, 1, 0)) {
-			fmt.Fprintf(p.stdout, "%s is not over: this delivery holds what is rated so far\n", r.Month)
+		switch {
+		case r.Open && r.Partial:
+			fmt.Fprintf(p.stdout, "%s is open and partial: all periods are in up to %s\n", r.Month, r.CompleteUntil.Format(time.RFC3339))
+		case r.Open:
+			fmt.Fprintf(p.stdout, "%s is open: all its periods are in, and may be rated again until it is closed\n", r.Month)
 		}
 		switch {
+		case r.DryRun && r.Increment != nil:
+			fmt.Fprintf(p.stdout, "%s %s: append delivery %d would add %d periods and adjust %d\n", r.Dataset, r.Month, r.Increment.Sequence, r.Increment.NewPeriods, r.Increment.Adjusted)
 		case r.DryRun:
 			fmt.Fprintf(p.stdout, "%s %s: %d commits would be exported as delivery %s\n", r.Dataset, r.Month, r.Commits, r.Delivery)
 		case r.Unchanged:
 			fmt.Fprintf(p.stdout, "%s %s: delivery %s holds this state already, nothing was written\n", r.Dataset, r.Month, r.Delivery)
+		case r.Increment != nil:
+			fmt.Fprintf(p.stdout, "%s %s: append delivery %d adds %d periods and adjusts %d: %d rows in %d files, %.1f MB\n", r.Dataset, r.Month, r.Increment.Sequence,
+				r.Increment.NewPeriods, r.Increment.Adjusted, r.Rows, r.Files, float64(r.Bytes)/1e6)
 		default:
 			fmt.Fprintf(p.stdout, "%s %s: %d rows of %d commits in %d files, %.1f MB\n", r.Dataset, r.Month, r.Rows, r.Commits, r.Files, float64(r.Bytes)/1e6)
 		}
@@ -307,8 +371,8 @@ func printExports(p *program, results []exporter.Result) {
 		for _, currency := range slices.Sorted(mapKeys(r.Totals)) {
 			fmt.Fprintf(w, "total\t%s %s\n", r.Totals[currency], currency)
 		}
-		if r.Partial {
-			fmt.Fprintf(w, "partial\t%d scopes have uncommitted periods\n", len(r.Missing))
+		if len(r.Missing) > 0 {
+			fmt.Fprintf(w, "behind\t%d scopes lack periods that others have\n", len(r.Missing))
 		}
 		fmt.Fprintf(w, "manifest\t%s/%s\n", r.Location, r.Manifest)
 		w.Flush()
