@@ -94,6 +94,11 @@ func (w *work) sendPort(instance uuid.UUID, cur *domain, p *port) {
 		p.Answer = answer
 	}
 	answer := p.Answer
+	if answer.Ignored {
+		w.counts.Ignored++
+		p.HeldRx, p.HeldTx, p.Since, p.Until = 0, 0, p.Until, stamp{}
+		return
+	}
 	if answer.UUID == uuid.Nil {
 		w.counts.Unresolved++
 		if w.now.since(p.Since) < w.hold {

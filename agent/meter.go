@@ -26,6 +26,9 @@ type Port struct {
 	UUID      uuid.UUID `json:"uuid,omitzero"`
 	Network   uuid.UUID `json:"network,omitzero"`
 	ProjectID string    `json:"project,omitempty"`
+	// Ignored: the port is known, and configured not to be metered (its device
+	// owner does not match).
+	Ignored bool `json:"ignored,omitempty"`
 }
 
 // Resolver says which port a vNIC is. interfaceID is what the domain's XML
@@ -71,6 +74,7 @@ type counts struct {
 	Undescribed  int // domains whose XML could not be read yet
 	Unattributed int // domains of no project
 	Unresolved   int // vNICs whose traffic is held
+	Ignored      int // vNICs of ports that are configured not to be metered
 	Networkless  int // port records sent without a network, having waited too long
 	LostPorts    int // vNICs that vanished before anyone could say which port they were
 	LostBytes    uint64

@@ -555,6 +555,16 @@ func TestTrafficOfAnUnknownPortIsHeldAndSentOnceItIsKnown(t *testing.T) {
 			t.Errorf("lost %d ports with %d bytes, want 1 with 70", g.LostPorts, g.LostBytes)
 		}
 	})
+	t.Run("a port that is not metered is not held either", func(t *testing.T) {
+		b := newBench(t)
+		b.ports = map[string]Port{portID: {Ignored: true}}
+		b.poll(at(0), vm(1, 0, 0, 0, 0))
+		if g := b.poll(at(60), vm(1, 0, 9, 9, 0)); len(g.Ports) != 0 || g.Ignored != 1 || g.Unresolved != 0 {
+			t.Errorf("got %s", g.say())
+		}
+		b.ports = known
+		b.want(b.poll(at(120), vm(1, 0, 10, 10, 0)), "cpu 60-120 0.00, port 60-120 1/1, disk 60-120 0/0")
+	})
 	t.Run("a tap resolves without an interface id", func(t *testing.T) {
 		b := newBench(t)
 		b.ports["tapc0ffee01-00"] = known[portID]
@@ -653,4 +663,3 @@ func TestASavedStateOfAnotherHostIsRefused(t *testing.T) {
 		}
 	}
 }
-

@@ -34,7 +34,7 @@ func NewMetrics(registry prometheus.Registerer, spools map[string]*spool.Spool) 
 		polls:       counter("polls_total", "Polls of a hypervisor, by result: ok or error.", "host", "result"),
 		seconds:     gauge("poll_seconds", "How long the last poll took, libvirt's part included.", "host"),
 		last:        gauge("last_poll_timestamp_seconds", "When the last good whole poll was, in Unix time.", "host"),
-		found:       gauge("domains", "Domains of the last whole poll: all; unattributed (no project); undescribed (XML not read yet); silent (no CPU time). And unresolved_ports: vNICs whose traffic is held.", "host", "kind"),
+		found:       gauge("domains", "Domains of the last whole poll: all; unattributed (no project); undescribed (XML not read yet); silent (no CPU time). And unresolved_ports and ignored_ports: vNICs whose traffic is held, or not metered by configuration.", "host", "kind"),
 		records:     counter("records_total", "Records put into the spool.", "host", "topic"),
 		resets:      counter("counter_resets_total", "Counters that went backwards; their new values were counted.", "host"),
 		lostBytes:   counter("lost_port_bytes_total", "Traffic of vNICs that vanished before anything could say which ports they were.", "host"),
@@ -77,7 +77,7 @@ func (m *Metrics) counted(host string, whole bool, s step) {
 	}
 	m.last.WithLabelValues(host).Set(float64(s.State.Polled.Wall) / 1000)
 	for kind, n := range map[string]int{"all": s.Counts.Domains, "unattributed": s.Counts.Unattributed, "undescribed": s.Counts.Undescribed,
-		"silent": s.Counts.Silent, "unresolved_ports": s.Counts.Unresolved} {
+		"silent": s.Counts.Silent, "unresolved_ports": s.Counts.Unresolved, "ignored_ports": s.Counts.Ignored} {
 		m.found.WithLabelValues(host, kind).Set(float64(n))
 	}
 }

@@ -251,7 +251,7 @@ func (h *Host) open(ctx context.Context) (*guard, error) {
 	defer stop()
 	c, err := (&authenticator{
 		conn: raw, host: h.target.host, plain: h.target.network == "tcp" && !h.target.tls,
-		user: user, password: password, log: h.log,
+		user: user, password: password, only: h.mechanism,
 	}).run()
 	if err != nil {
 		raw.Close()

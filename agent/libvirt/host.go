@@ -27,6 +27,7 @@ type Host struct {
 	target     target
 	badURI     error
 	log        *slog.Logger
+	mechanism  string // only this SASL mechanism; for tests
 	deadline   time.Duration
 	maxBackoff time.Duration
 

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -41,10 +40,10 @@ type authenticator struct {
 	host           string
 	plain          bool // no TLS, no unix socket: libvirt wants SASL's own encryption
 	user, password string
-	log            *slog.Logger
 	serial         uint32
 
 	nonce func() string // tests fix it
+	only  string        // tests choose a mechanism
 }
 
 // run returns the connection to go on with: the same one, or one that encrypts.
@@ -83,7 +82,7 @@ func (a *authenticator) run() (net.Conn, error) {
 	has := func(mech string) bool {
 		for _, o := range offered {
 			if strings.EqualFold(o, mech) {
-				return true
+				return a.only == "" || a.only == mech
 			}
 		}
 		return false

@@ -205,6 +205,7 @@ func (s *Spool) Append(ctx context.Context, records []Record, state []byte) erro
 		h.number++
 		data := encodeFile(h, encodeRecords(records))
 		size = int64(len(data))
+		h.packed = len(data) - headerSize - footerSize
 		if err := s.put(recordsFile(h.number), data); err != nil {
 			return fmt.Errorf("spool %s: write batch %d: %w", s.opts.Dir, h.number, err)
 		}
