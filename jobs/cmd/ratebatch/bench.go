@@ -45,6 +45,7 @@ type suite struct {
 
 var suites = []suite{
 	{"engine", benchEngine},
+	{"kafka", benchKafka},
 	{"storage", benchStorage},
 	{"rate", benchRate},
 	{"rules", benchRules},
@@ -79,7 +80,7 @@ speed does not matter; limits are those the project promises.`,
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "every benchmark once, small: that none rots")
 	cmd.Flags().BoolVar(&full, "full", false, "the sizes that the limits are promised for: half an hour")
-	cmd.Flags().StringVar(&only, "only", "", "only this group: engine, storage, rate or export")
+	cmd.Flags().StringVar(&only, "only", "", "only this group: engine, kafka, storage, rate, rules, state or export")
 	cmd.Flags().StringVar(&out, "out", "bench/results.json", "where to write the figures")
 	return cmd
 }
