@@ -343,3 +343,16 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
+
+// Unresolved counts the vNICs whose traffic is held.
+func (h *Host) Unresolved() int {
+	n := 0
+	for _, d := range h.state.Domains {
+		for _, p := range d.Ports {
+			if p.Until != (stamp{}) {
+				n++
+			}
+		}
+	}
+	return n
+}
