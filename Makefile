@@ -1,7 +1,7 @@
 # Ratebatch. 'make help' lists what there is.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test race lint verify bench bench-quick bench-full fuzz clean check-tools
+.PHONY: help build agent engine demo test race lint verify bench bench-quick bench-full fuzz clean check-tools
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -18,10 +18,15 @@ check-tools:
 	@command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer (https://go.dev/dl/)" >&2; exit 2; }
 	@command -v npm >/dev/null || { echo "npm is missing: install Node.js (Debian: apt-get install nodejs npm); the embedded engine comes as an npm package" >&2; exit 2; }
 
-build: check-tools ## build bin/ratebatch
+build: check-tools agent ## build bin/ratebatch and bin/ratebatch-agent
 	@mkdir -p bin
 	@echo "building bin/ratebatch $(VERSION)"
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ratebatch ./jobs/cmd/ratebatch
+
+agent: ## build bin/ratebatch-agent alone: static, for any Linux; needs Go only
+	@mkdir -p bin
+	@echo "building bin/ratebatch-agent $(VERSION)"
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ratebatch-agent ./agent/cmd/ratebatch-agent
 
 engine: build ## install the embedded ClickHouse engine into the user's cache
 	@bin/ratebatch engine install
