@@ -2,12 +2,15 @@ package exporter_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/csv"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -255,26 +258,77 @@ func TestWindowsWithHolesAreRefused(t *testing.T) {
 	in.Partial = true
 	result := export(t, in)
 	m := manifest(t, dir, result)
-	if !m.State.Partial || len(m.State.Missing) != 1 || m.State.Missing[0].Seconds != 3600 {
+	if !m.State.Partial || !m.State.Open || !m.State.CompleteUntil.Equal(hour(10)) || len(m.State.Missing) != 1 || m.State.Missing[0].Seconds != 3600 {
 		t.Errorf("the manifest says %+v", m.State)
 	}
-	// A month that is not over is complete up to its newest commit.
+	if !result.Partial || !result.Open || !result.CompleteUntil.Equal(hour(10)) || len(result.Missing) != 1 {
+		t.Errorf("the result says %+v", result)
+	}
 	exporttest.Commit(t, s, run, 1, "alpha", hour(10), hour(11))
 	in.Partial = false
-	if result := export(t, in); result.Unchanged || result.Partial {
+	if result := export(t, in); result.Unchanged || result.Partial || !result.Open || !result.CompleteUntil.Equal(hour(744)) {
 		t.Errorf("after the hole was filled: %+v", result)
+	}
+	exporttest.Close(t, s, "2026-03", 1)
+	if result := export(t, in); result.Partial || result.Open || !result.CompleteUntil.Equal(hour(744)) {
+		t.Errorf("after the close: %+v", result)
 	}
 }
 
-func TestAnOpenMonthIsCompleteUpToItsNewestCommit(t *testing.T) {
+// While a month runs it is exported without --partial, and what is written says
+// up to when it is complete; so does FOCUS's recency, hour by hour.
+func TestARunningMonthSaysUpToWhenItIsComplete(t *testing.T) {
 	s := openStore(t)
 	run := uuid.New()
-	exporttest.Insert(t, s, run, 1, exporttest.Line{Scope: "alpha", Begin: exporttest.Hour("2026-03", 3), Price: "1"})
-	exporttest.Commit(t, s, run, 1, "alpha", exporttest.Hour("2026-03", 0), exporttest.Hour("2026-03", 100))
+	hour := func(n int) time.Time { return exporttest.Hour("2026-03", n) }
+	exporttest.Insert(t, s, run, 1, exporttest.Line{Scope: "alpha", Begin: hour(3), Price: "1"})
+	exporttest.Commit(t, s, run, 1, "alpha", hour(0), hour(100))
 	in := input(t, s, t.TempDir())
-	in.Now = exporttest.Hour("2026-03", 103)
-	if result := export(t, in); result.Partial || result.Rows != 1 {
-		t.Errorf("%+v", result)
+	in.Now, in.Dataset = hour(103), "focus"
+	dir := strings.TrimPrefix(in.Bucket.Location(), "file://")
+	complete := func(r exporter.Result) (hours int) {
+		m := manifest(t, dir, r)
+		if !m.State.Open || !m.State.Partial || !m.State.CompleteUntil.Equal(r.CompleteUntil) {
+			t.Errorf("the manifest says %+v", m.State)
+		}
+		for _, sector := range m.Focus.Recency.TimeSectors {
+			if sector.TimeSectorComplete {
+				hours++
+			}
+		}
+		return hours
+	}
+	r := export(t, in)
+	if !r.Partial || !r.Open || len(r.Missing) != 0 || r.Rows != 1 || !r.CompleteUntil.Equal(hour(100)) || complete(r) != 100 {
+		t.Errorf("%+v, %d hours complete", r, complete(r))
+	}
+	// A scope that lags behind the others is missed, unless it is disabled.
+	exporttest.Commit(t, s, run, 1, "beta", hour(0), hour(90))
+	if _, err := exporter.Run(t.Context(), in); ratebatch.ExitCode(err) != ratebatch.ExitTryAgain || !strings.Contains(err.Error(), "scope beta 10h0m0s") {
+		t.Errorf("a scope that lags behind: %v", err)
+	}
+	in.Partial = true
+	if r := export(t, in); !r.CompleteUntil.Equal(hour(90)) || len(r.Missing) != 1 || complete(r) != 90 {
+		t.Errorf("%+v, %d hours complete", r, complete(r))
+	}
+	in.Partial = false
+	if err := s.Conn().Exec(t.Context(), "INSERT INTO scopes (scope, active) VALUES ('beta', false)"); err != nil {
+		t.Fatal(err)
+	}
+	if r := export(t, in); !r.CompleteUntil.Equal(hour(100)) || len(r.Missing) != 0 {
+		t.Errorf("with beta disabled: %+v", r)
+	}
+	// A scope that has to be rated and was never is missed too.
+	in.Expected = func(_ context.Context, month ratebatch.Month) ([]store.DueWindow, error) {
+		return []store.DueWindow{{Scope: "alpha", First: month.From, Until: month.To}, {Scope: "gamma", First: hour(98), Until: month.To}}, nil
+	}
+	if _, err := exporter.Run(t.Context(), in); ratebatch.ExitCode(err) != ratebatch.ExitTryAgain || !strings.Contains(err.Error(), "scope gamma 2h0m0s") {
+		t.Errorf("a scope that was never rated: %v", err)
+	}
+	// When the month is over, all of it should be there.
+	in.Now, in.Expected = april, nil
+	if _, err := exporter.Run(t.Context(), in); ratebatch.ExitCode(err) != ratebatch.ExitTryAgain || !strings.Contains(err.Error(), "scope alpha 644h0m0s") {
+		t.Errorf("a month that is over: %v", err)
 	}
 }
 
@@ -284,9 +338,14 @@ func TestAnEmptyMonthIsAValidDataset(t *testing.T) {
 		dir := t.TempDir()
 		in := input(t, s, dir)
 		in.Dataset = dataset
+		var said bytes.Buffer
+		in.Log = slog.New(slog.NewTextHandler(&said, nil))
 		result := export(t, in)
 		if got := rows(t, dir, result); len(got) != 0 || result.Files != 1 {
 			t.Errorf("%s: %d rows in %d files", dataset, len(got), result.Files)
+		}
+		if !strings.Contains(said.String(), "nothing is rated in this month: the dataset is empty") {
+			t.Errorf("%s: no notice: %s", dataset, said.String())
 		}
 		b, _ := bucketfile.New(dir)
 		if v, err := exporter.Verify(t.Context(), b, nil); err != nil || len(v) != 1 || len(v[0].Problems) > 0 {
@@ -318,6 +377,82 @@ func TestAnyDifferenceBetweenCommitsAndRowsStopsTheExport(t *testing.T) {
 				t.Errorf("published: %q", files)
 			}
 		})
+	}
+}
+
+// What was delivered may be fine while its lines changed: the export looks, and
+// does not say that nothing is to be done.
+func TestAnExportThatWritesNothingComparesLinesWithCommits(t *testing.T) {
+	for _, mechanism := range []exporter.Mechanism{exporter.Overwrite, exporter.Append} {
+		s, _ := awkward(t)
+		in := input(t, s, t.TempDir())
+		in.Mechanism = mechanism
+		export(t, in)
+		if r := export(t, in); !r.Unchanged {
+			t.Errorf("%s: %+v", mechanism, r)
+		}
+		if err := s.Conn().Exec(t.Context(), "ALTER TABLE rated_lines UPDATE price = price + 1 WHERE scope = 'alpha' AND begin = '2026-03-02 06:00:00' SETTINGS mutations_sync = 2"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := exporter.Run(t.Context(), in); ratebatch.ExitCode(err) != ratebatch.ExitHalted || !strings.Contains(err.Error(), "scope alpha") && !strings.Contains(err.Error(), "1 commits differ") {
+			t.Errorf("%s: %v", mechanism, err)
+		}
+		// Retention removes the lines of closed and exported months: their files stand.
+		exporttest.Close(t, s, "2026-03", 1)
+		if err := s.Conn().Exec(t.Context(), "ALTER TABLE rated_lines UPDATE price = price - 1 WHERE scope = 'alpha' AND begin = '2026-03-02 06:00:00' SETTINGS mutations_sync = 2"); err != nil {
+			t.Fatal(err)
+		}
+		export(t, in)
+		if err := s.Conn().Exec(t.Context(), "TRUNCATE TABLE rated_lines"); err != nil {
+			t.Fatal(err)
+		}
+		if r := export(t, in); !r.Unchanged {
+			t.Errorf("%s, after retention: %+v", mechanism, r)
+		}
+	}
+}
+
+// A scope's name of any length and kind has files of its own.
+func TestLongNamesHaveFilesOfTheirOwn(t *testing.T) {
+	s := openStore(t)
+	run := uuid.New()
+	hour := func(n int) time.Time { return exporttest.Hour("2026-03", n) }
+	names := []string{strings.Repeat("a", 10_000), strings.Repeat("a", 10_001), strings.Repeat(`🦊/"'~ä`, 1200), strings.Repeat("🦊", 70), nasty, "..", "~"}
+	for i, name := range names {
+		exporttest.Insert(t, s, run, 1, exporttest.Line{Scope: name, Begin: hour(i), Price: fmt.Sprint(i + 1)})
+		exporttest.Commit(t, s, run, 1, name, hour(0), hour(744))
+	}
+	for _, dataset := range exporter.Datasets() {
+		dir := t.TempDir()
+		in := input(t, s, dir)
+		in.Dataset, in.Partition = dataset, exporter.ByScope
+		r := export(t, in)
+		folders := map[string]string{}
+		for _, f := range manifest(t, dir, r).Files {
+			for element := range strings.SplitSeq(f.Path, "/") {
+				if len(element) > 255 {
+					t.Errorf("%s: an element of %d bytes", dataset, len(element))
+				}
+			}
+			if before, ok := folders[filepath.Dir(f.Path)]; ok && before != f.Partition["scope"] {
+				t.Errorf("%s: two scopes share %s", dataset, filepath.Dir(f.Path))
+			}
+			folders[filepath.Dir(f.Path)] = f.Partition["scope"]
+			if !slices.Contains(names, f.Partition["scope"]) {
+				t.Errorf("%s: the manifest names scope %q", dataset, f.Partition["scope"])
+			}
+			if strings.HasSuffix(f.Path, ".parquet") && (dataset == "lines" || dataset == "summary") {
+				if got := parquetRows(t, filepath.Join(dir, filepath.Dir(r.Manifest), f.Path)); len(got) != 1 || got[0]["scope"] != f.Partition["scope"] {
+					t.Errorf("%s: %s has %d rows", dataset, f.Path, len(got))
+				}
+			}
+		}
+		if r.Totals["EUR"] != "28" || len(folders) < len(names) {
+			t.Errorf("%s: total %s in %d folders", dataset, r.Totals["EUR"], len(folders))
+		}
+		if v, err := exporter.Verify(t.Context(), in.Bucket, nil); err != nil || len(v) != 1 || len(v[0].Problems) > 0 {
+			t.Errorf("%s: %+v (%v)", dataset, v, err)
+		}
 	}
 }
 

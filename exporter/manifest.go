@@ -3,6 +3,7 @@ package exporter
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,12 @@ import (
 
 	"github.com/ratebatch/ratebatch/exporter/bucket"
 )
+
+//go:embed manifest.schema.json
+var manifestSchema []byte
+
+// ManifestSchema is the JSON Schema (2020-12) that every manifest is valid by.
+func ManifestSchema() []byte { return manifestSchema }
 
 // ManifestVersion is the version of the manifest's own form.
 const ManifestVersion = 1
@@ -120,6 +127,11 @@ func Folder(dataset, month string) string {
 }
 
 func (m *Manifest) encode() ([]byte, error) {
+	for _, list := range []*[]string{&m.State.Plans, &m.State.Metrics} {
+		if *list == nil {
+			*list = []string{} // an empty list is no null
+		}
+	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)

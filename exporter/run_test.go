@@ -72,6 +72,7 @@ func manifest(tb testing.TB, dir string, r exporter.Result) exporter.Manifest {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	validate(tb, text)
 	var m exporter.Manifest
 	if err := json.Unmarshal(text, &m); err != nil {
 		tb.Fatal(err)

@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/shopspring/decimal"
 
 	"github.com/ratebatch/ratebatch/exporter"
 	"github.com/ratebatch/ratebatch/exporter/bucket"
@@ -71,16 +74,18 @@ func (r Report) Err() error {
 // Job reconciles one month.
 type Job struct {
 	Store  *store.Store
-	Month  time.Time
+	Month  ratebatch.Month
 	Period time.Duration // of usage
 	Bucket bucket.Bucket // where the lines were delivered to; nil: only the table exports is looked at
+
+	Reprice uint64 // how many lines are priced again, one by one
+	Seed    uint64 // of the draw; 0: by the moment
 }
 
 // Run reads everything and compares.
 func (j *Job) Run(ctx context.Context) (Report, error) {
-	month := j.Month.UTC()
-	r := Report{Month: month.Format("2006-01"), Buckets: []Bucket{}}
-	w, err := j.Store.ExportWindowNow(ctx, month, month.AddDate(0, 1, 0))
+	r := Report{Month: j.Month.String(), Buckets: []Bucket{}}
+	w, err := j.Store.ExportWindowNow(ctx, j.Month.From, j.Month.To)
 	if err != nil {
 		return r, err
 	}
@@ -89,7 +94,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 		return r, err
 	}
 	for _, c := range closes {
-		if c.Month.Equal(month) {
+		if c.Month.Equal(j.Month.Date) {
 			r.Closed, w.Closed, w.Month = true, c.Number, c.Month
 		}
 	}
@@ -102,6 +107,9 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	}
 	lines, err := j.lines(ctx, &r, w, usage)
 	if err != nil {
+		return r, err
+	}
+	if err := j.reprice(ctx, &r, w); err != nil {
 		return r, err
 	}
 	return r, j.files(ctx, &r, w, lines)
@@ -243,7 +251,7 @@ func (j *Job) usage(ctx context.Context, r *Report, w store.ExportWindow) (*stor
 		part := w
 		part.From, part.To = s.from, s.to
 		if part.Month.IsZero() {
-			part.Month = w.From
+			part.Month = j.Month.Date
 		}
 		t, err := j.Store.ReconcileUsage(ctx, part, text)
 		if err != nil {
@@ -306,7 +314,7 @@ func (j *Job) files(ctx context.Context, r *Report, w store.ExportWindow, lines 
 	}
 	again := "export the month again: 'ratebatch export --month " + r.Month + "'"
 	if j.Bucket == nil {
-		places, err := j.Store.ReconcileExports(ctx, w.From)
+		places, err := j.Store.ReconcileExports(ctx, j.Month.Date)
 		if err != nil {
 			return err
 		}
@@ -320,7 +328,8 @@ func (j *Job) files(ctx context.Context, r *Report, w store.ExportWindow, lines 
 	}
 	m, _, err := exporter.ReadManifest(ctx, j.Bucket, exporter.Folder("lines", r.Month))
 	if errors.Is(err, bucket.ErrNotExist) {
-		r.unknown(step, "deliveries", "the lines of this month were not exported there yet")
+		// Whoever names a place says that the lines are there.
+		compare(r, step, "deliveries at "+j.Bucket.Location(), 1, 0, "there are no lines of this month at that place: "+again)
 		return nil
 	}
 	if err != nil {
@@ -331,16 +340,26 @@ func (j *Job) files(ctx context.Context, r *Report, w store.ExportWindow, lines 
 	for _, c := range m.Corrections {
 		corrections += c.Rows
 	}
-	compare(r, step, "lines that count and of the manifest, without corrections", lines.LinesRead, m.Rows-corrections, again)
+	if m.Mechanism == exporter.Append { // its rows are lines and differences of lines, so there is no count to compare
+		compare(r, step, "lines that count and of the manifest", lines.LinesRead, m.State.Lines, again)
+	} else {
+		compare(r, step, "lines that count and of the manifest, without corrections", lines.LinesRead, m.Rows-corrections, again)
+	}
+	total := decimal.Zero // over currencies, as that of the lines
+	for _, text := range m.Totals {
+		total = total.Add(decimal.RequireFromString(text))
+	}
+	for _, c := range m.Corrections {
+		for _, text := range c.Totals {
+			total = total.Sub(decimal.RequireFromString(text))
+		}
+	}
+	compare(r, step, "money of the lines and of the manifest, without corrections", lines.TotalRead.String(), total.String(), again)
 	r.bucket("corrections", corrections, "lines of the delivery that correct earlier months")
 	verified, err := exporter.VerifyDelivery(ctx, j.Bucket, exporter.Folder("lines", r.Month), nil)
 	if err != nil {
 		return err
 	}
-	problem := ""
-	if len(verified.Problems) > 0 {
-		problem = verified.Problems[0]
-	}
-	compare(r, step, "files of the manifest, and those with its checksums, rows and sums", len(m.Files), len(m.Files)-len(verified.Problems), problem)
+	compare(r, step, "files of the manifest: what differs in checksums, rows and sums", 0, len(verified.Problems), strings.Join(verified.Problems, "; "))
 	return nil
 }

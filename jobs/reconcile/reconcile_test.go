@@ -44,7 +44,7 @@ func TestAMonthReconcilesUntilSomethingIsChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job := &reconcile.Job{Store: s, Month: hour(0), Period: time.Hour, Bucket: b}
+	job := &reconcile.Job{Store: s, Month: ratebatch.Calendar{}.Named(hour(0)), Period: time.Hour, Bucket: b}
 	check := func() reconcile.Report {
 		t.Helper()
 		r, err := job.Run(t.Context())

@@ -110,6 +110,21 @@ func openBucket(ctx context.Context, to string) (b bucket.Bucket, done func(), e
 	return nil, nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s:// is no place to export to", scheme), Hint: "use a folder, file:///folder or s3://bucket/prefix"}
 }
 
+// openDelivered gives a place that something was delivered to: a folder that
+// does not exist was mistyped.
+func openDelivered(ctx context.Context, from string) (bucket.Bucket, func(), error) {
+	scheme, folder, found := strings.Cut(from, "://")
+	if !found {
+		scheme, folder = "file", from
+	}
+	if scheme == "file" && folder != "" {
+		if _, err := os.Stat(folder); err != nil {
+			return nil, nil, &ratebatch.ConfigError{Err: fmt.Errorf("no deliveries in %s: %w", folder, err), Hint: "name the place that 'ratebatch export --to' was given"}
+		}
+	}
+	return openBucket(ctx, from)
+}
+
 func openFolder(name string) (bucket.Bucket, func(), error) {
 	b, err := bucketfile.New(name)
 	if err != nil {
@@ -171,8 +186,24 @@ Datasets: lines (every rated line), summary (scope, day and metric), focus
 		},
 	}
 	o.addFlags(cmd)
-	cmd.AddCommand(newExportVerifyCmd(p))
+	cmd.AddCommand(newExportVerifyCmd(p), newExportSchemaCmd(p))
 	return cmd
+}
+
+func newExportSchemaCmd(p *program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the manifest",
+		Long: `Schema prints the JSON Schema (2020-12) that every manifest is valid by.
+
+` + exitCodesHelp,
+		Example: `  ratebatch export schema > manifest.schema.json`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := p.stdout.Write(exporter.ManifestSchema())
+			return err
+		},
+	}
 }
 
 // expected gives the scopes that have to be rated in a month, by the rule that
@@ -215,7 +246,7 @@ size and checksum and, for Parquet, its rows, columns and sums of money. With
 					return &ratebatch.ConfigError{Err: fmt.Errorf("--key: %w", err)}
 				}
 			}
-			b, done, err := openBucket(cmd.Context(), args[0])
+			b, done, err := openDelivered(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -16,12 +16,14 @@ import (
 func newReconcileCmd(p *program) *cobra.Command {
 	var month, files string
 	var period time.Duration
+	var reprice, seed uint64
 	cmd := &cobra.Command{
 		Use:   "reconcile",
 		Short: "Prove a month complete, from samples to files",
 		Long: `Reconcile compares, step by step with counts and sums, samples with tiers, tiers
 with usage, usage with lines, lines with commits and commits with the delivered
-files. What is in no ordinary line is listed in a bucket by name. It reads only.
+files. Some lines are priced again, one by one, by the plan they were rated with
+and without ClickHouse (--reprice). What is in no ordinary line is listed in a bucket by name. It reads only.
 Exit code 20 says that a step does not hold; a step that can no longer be
 checked, because its input has expired, says so and is no failure.
 
@@ -30,16 +32,17 @@ checked, because its input has expired, says so and is no failure.
   ratebatch reconcile --month 2026-11 --files /srv/finance --output json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at, err := time.Parse("2006-01", month)
-			if err != nil {
-				return &ratebatch.ConfigError{Err: fmt.Errorf("--month %q", month), Hint: "write it as 2026-11"}
+			if _, err := (ratebatch.Calendar{}).ParseMonth(month); err != nil {
+				return err
 			}
-			if err := ratebatch.CheckPeriodLength(period); err != nil {
-				return &ratebatch.ConfigError{Err: err}
+			if period != 0 {
+				if err := ratebatch.CheckPeriodLength(period); err != nil {
+					return &ratebatch.ConfigError{Err: err}
+				}
 			}
-			job := &reconcile.Job{Month: at, Period: period}
+			job := &reconcile.Job{Reprice: reprice, Seed: seed}
 			if files != "" {
-				b, done, err := openBucket(cmd.Context(), files)
+				b, done, err := openDelivered(cmd.Context(), files)
 				if err != nil {
 					return err
 				}
@@ -48,7 +51,14 @@ checked, because its input has expired, says so and is no failure.
 			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
 				job.Store = s
-				if err := s.CheckSchema(ctx); err != nil {
+				b, err := readBilling(ctx, s)
+				if err != nil {
+					return err
+				}
+				if job.Period, err = b.length(period); err != nil {
+					return err
+				}
+				if job.Month, err = b.calendar.ParseMonth(month); err != nil {
 					return err
 				}
 				report, err := job.Run(ctx)
@@ -64,7 +74,9 @@ checked, because its input has expired, says so and is no failure.
 	}
 	cmd.Flags().StringVar(&month, "month", "", "month to reconcile, such as 2026-11 (required)")
 	cmd.Flags().StringVar(&files, "files", "", "where the lines were exported to: their files are read and added up too")
-	cmd.Flags().DurationVar(&period, "period", time.Hour, "length of a period")
+	cmd.Flags().Uint64Var(&reprice, "reprice", 1000, "how many lines, drawn by chance, are priced again one by one in Go; 0: none")
+	cmd.Flags().Uint64Var(&seed, "seed", 0, "draw these lines again: the seed that a run named; 0: others every time")
+	cmd.Flags().DurationVar(&period, "period", 0, "length of a period (default: that of earlier runs)")
 	return cmd
 }
 
