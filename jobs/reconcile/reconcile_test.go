@@ -13,6 +13,8 @@ import (
 	"github.com/ratebatch/ratebatch/jobs/reconcile"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
+	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/plan"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -53,9 +55,14 @@ func TestAMonthReconcilesUntilSomethingIsChanged(t *testing.T) {
 		}
 		return r
 	}
+	if r := check(); ratebatch.ExitCode(r.Err()) != ratebatch.ExitHalted || step(r, "deliveries at").Result != reconcile.Fails {
+		t.Errorf("a place without deliveries: %+v", r.Steps)
+	}
+	job.Bucket = nil
 	if r := check(); r.Err() != nil || step(r, "deliveries").Result != reconcile.Unknown {
 		t.Errorf("before the export: %+v", r.Steps)
 	}
+	job.Bucket = b
 	in := exporter.Input{Store: s, Bucket: b, Month: hour(0), Now: hour(2000), Partition: exporter.Whole, RunID: uuid.New()}
 	if _, err := exporter.Run(t.Context(), in); err != nil {
 		t.Fatal(err)
@@ -66,6 +73,18 @@ func TestAMonthReconcilesUntilSomethingIsChanged(t *testing.T) {
 	}
 	if len(r.Buckets) != 1 || r.Buckets[0].Bucket != "unpriced" || r.Buckets[0].Rows != 1 {
 		t.Errorf("buckets: %+v", r.Buckets)
+	}
+	b2, err := bucketfile.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Bucket, in.Mechanism = b2, exporter.Append
+	if _, err := exporter.Run(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	job.Bucket = b2
+	if r := check(); r.Err() != nil || step(r, "money of the lines and of the manifest").Left != "3.5" {
+		t.Errorf("append deliveries: %+v", r.Steps)
 	}
 	job.Bucket = nil
 	if r := check(); r.Err() != nil || step(r, "commits that count and at file://").Result != reconcile.Holds {
@@ -80,5 +99,75 @@ func TestAMonthReconcilesUntilSomethingIsChanged(t *testing.T) {
 	r = check()
 	if err := r.Err(); ratebatch.ExitCode(err) != ratebatch.ExitHalted || step(r, "money").Result != reconcile.Holds || !strings.Contains(err.Error(), "2 periods differ, the first is 2026-03-01T00:00:00Z of scope alpha") {
 		t.Errorf("after the changes: %v\n%+v", err, r.Steps)
+	}
+}
+
+// A price that the pass got wrong, with a commit that agrees with it, is in no
+// sum: only pricing the line again finds it.
+func TestALineOfAnotherPriceIsFoundByPricingItAgain(t *testing.T) {
+	e := enginetest.Open(t)
+	s := store.New(e.Conn(), e.Database())
+	if _, err := s.Migrate(t.Context(), store.MigrateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const text = "currency: EUR\nservices:\n  - name: instance\n    mappings:\n      - {type: flat, cost: \"1.5\"}\n"
+	parsed, err := plan.Parse("plan", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hour := func(n int) time.Time { return exporttest.Hour("2026-03", n) }
+	if _, err := s.AddVersion(t.Context(), store.PlanVersions, store.Version{Digest: parsed.Digest(), Body: text, Currency: "EUR", ValidFrom: hour(0)}); err != nil {
+		t.Fatal(err)
+	}
+	set, err := metric.Parse("the built-in metrics", metric.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := func(price string) {
+		run := uuid.New()
+		for _, table := range []string{"rated_lines", "period_commits"} {
+			if err := s.Conn().Exec(t.Context(), "TRUNCATE TABLE "+table); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lines := []exporttest.Line{{Scope: "alpha", Begin: hour(0), Price: "1.5", Qty: "1"}, {Scope: "alpha", Begin: hour(1), Price: "3", Qty: "2"}, {Scope: "alpha", Begin: hour(2), Price: price, Qty: "0.333333333333333333"}}
+		exporttest.Insert(t, s, run, 1, lines...)
+		exporttest.Commit(t, s, run, 1, "alpha", hour(0), hour(744))
+		// exporttest names a plan that is not stored.
+		if err := s.Conn().Exec(store.WithParams(t.Context(), store.Params{"plan": parsed.Digest(), "metrics": set.Digest()}),
+			"ALTER TABLE period_commits UPDATE plan_digest = {plan:String}, metrics_digest = {metrics:String} WHERE begin > '2026-03-01 00:00:00' SETTINGS mutations_sync = 2"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	month := ratebatch.Calendar{}.Named(hour(0))
+	job := &reconcile.Job{Store: s, Month: month, Period: time.Hour, Reprice: 100}
+	run := func() reconcile.Report {
+		t.Helper()
+		r, err := job.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	commit("0.5") // 1.5 × 0.333333333333333333 is 0.4999…995, half-even to 18 digits 0.5
+	r := run()
+	if got := step(r, "lines drawn, and"); r.Err() != nil || got.Left != "2" || got.Result != reconcile.Holds {
+		t.Errorf("the right prices: %+v", r.Steps)
+	}
+	if got := step(r, "1 more lines drawn"); got.Result != reconcile.Unknown {
+		t.Errorf("a line of a plan that is not stored: %+v", r.Steps)
+	}
+	commit("0.500000000000000001")
+	r = run()
+	if got := step(r, "lines drawn, and"); got.Left != "2" || got.Right != "1" || !strings.Contains(got.Note, "ratebatch explain") {
+		t.Errorf("a wrong price: %+v", r.Steps)
+	}
+	if ratebatch.ExitCode(r.Err()) != ratebatch.ExitHalted {
+		t.Errorf("a wrong price gives %v", r.Err())
+	}
+	job.Reprice = 1 // the same seed draws the same line
+	job.Seed = 7
+	if a, b := run(), run(); step(a, "lines drawn").Right != step(b, "lines drawn").Right || step(a, "more lines").What != step(b, "more lines").What {
+		t.Errorf("one seed, two draws: %+v and %+v", a.Steps, b.Steps)
 	}
 }
