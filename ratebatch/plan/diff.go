@@ -57,6 +57,7 @@ func entries(p *Plan) []entry {
 	for r := range p.Rules() {
 		out = append(out, entry{r.describe(""), strings.TrimSpace(fmt.Sprintf("%s %s%s", r.Type, r.Cost, validity(clock(r.Start), clock(r.End))))})
 	}
+	out = append(out, tierEntries(p)...)
 	for i := range p.Expressions {
 		e := &p.Expressions[i]
 		key := "expression " + e.ID

@@ -454,6 +454,8 @@ func (d *reader) plan(n ast.Node, p *Plan) {
 			d.text("skip", &p.Skip)(n)
 		},
 		"services":    func(n ast.Node) { d.sequence("services", n, func(n ast.Node) { d.service(n, p) }) },
+		"discounts":   d.discounts(p),
+		"charges":     d.charges(p),
 		"expressions": func(n ast.Node) { d.sequence("expressions", n, func(n ast.Node) { d.expression(n, p) }) },
 	})
 	if p.Version == 0 {
@@ -484,6 +486,7 @@ func (d *reader) service(n ast.Node, p *Plan) {
 		},
 		"mappings":   func(n ast.Node) { s.Mappings = d.mappings(what, n, false) },
 		"thresholds": func(n ast.Node) { s.Thresholds = d.thresholds(what, n) },
+		"tiers":      func(n ast.Node) { s.Tiers = d.tiers(what, n) },
 		"fields": func(n ast.Node) {
 			d.sequence(what+", fields", n, func(n ast.Node) {
 				f := Field{at: at(n)}

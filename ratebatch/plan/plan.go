@@ -45,6 +45,8 @@ type Plan struct {
 	Skip        string       `json:"skip,omitempty"`
 	Services    []Service    `json:"services,omitempty"`
 	Expressions []Expression `json:"expressions,omitempty"`
+	Discounts   []Discount   `json:"discounts,omitempty"`
+	Charges     []Charge     `json:"charges,omitempty"`
 
 	file   string
 	skipAt Position
@@ -64,6 +66,7 @@ type Service struct {
 	Mappings    []Mapping   `json:"mappings,omitempty"`
 	Thresholds  []Threshold `json:"thresholds,omitempty"`
 	Fields      []Field     `json:"fields,omitempty"`
+	Tiers       []Tiers     `json:"tiers,omitempty"`
 
 	at, skipAt Position
 }
@@ -318,8 +321,8 @@ func yieldRules(service, field string, mappings []Mapping, thresholds []Threshol
 }
 
 // assignIDs gives every rule without an id the next free one of its kind: m1,
-// m2… for mappings, t1… for thresholds, e1… for expressions, counted through
-// the file.
+// m2… for mappings, t1… for thresholds, g1… for tiers, e1… for expressions, d1…
+// for discounts, c1… for charges, counted through the file.
 func (p *Plan) assignIDs() {
 	taken := map[string]bool{}
 	for _, id := range p.ids() {
@@ -362,9 +365,18 @@ func (p *Plan) ids() []idRef {
 		for j := range s.Fields {
 			collect(s.Fields[j].Mappings, s.Fields[j].Thresholds)
 		}
+		for j := range s.Tiers {
+			out = append(out, idRef{'g', &s.Tiers[j].ID, s.Tiers[j].at})
+		}
 	}
 	for i := range p.Expressions {
 		out = append(out, idRef{'e', &p.Expressions[i].ID, p.Expressions[i].at})
+	}
+	for i := range p.Discounts {
+		out = append(out, idRef{'d', &p.Discounts[i].ID, p.Discounts[i].at})
+	}
+	for i := range p.Charges {
+		out = append(out, idRef{'c', &p.Charges[i].ID, p.Charges[i].at})
 	}
 	return out
 }

@@ -36,6 +36,10 @@ func Schema() ([]byte, error) {
 			case reflect.TypeFor[time.Time]():
 				c := *moment
 				return &c
+			case reflect.TypeFor[TierKind]():
+				return &jsonschema.Schema{Type: "string", Enum: []any{Graduated, Volume}, Default: Graduated}
+			case reflect.TypeFor[ChargeKind]():
+				return &jsonschema.Schema{Type: "string", Enum: []any{Minimum, Cap}}
 			case reflect.TypeFor[Type]():
 				return &jsonschema.Schema{Type: "string", Enum: []any{Flat, Rate}, Default: Flat}
 			case reflect.TypeFor[ModuleName]():
@@ -118,4 +122,29 @@ var comments = map[string]string{
 	"Expression.Start":       "Holds for periods that begin at or after this time.",
 	"Expression.End":         "Holds for periods that begin before this time.",
 	"Expression.Description": "For people.",
+	"Plan.Discounts":         "Percentages off, a line of their own for each period.",
+	"Plan.Charges":           "The least and the most that a scope pays for a month.",
+	"Service.Tiers":          "Prices by how much was used in the month so far. A service has tiers or other rules, not both.",
+	"Tiers.ID":               "Names the tiers on rated lines, followed by the number of the tier. Left out: g1, g2, … through the file.",
+	"Tiers.Kind":             "graduated: each unit costs what its own tier says; volume: all of the month costs what the tier of the month's quantity says.",
+	"Tiers.Per":              "What is counted on its own: scope, resource, or an attribute's name. Left out: scope.",
+	"Tiers.Free":             "The allowance: so much of a month costs nothing. Of graduated tiers only.",
+	"Tiers.Steps":            "The tiers, by rising edge; the last one has no up_to.",
+	"Tiers.Scope":            "The scope (project) they are for; they take the place of the general ones.",
+	"Tiers.Start":            "Holds for periods that begin at or after this time.",
+	"Tiers.End":              "Holds for periods that begin before this time.",
+	"TierStep.UpTo":          "The accumulated quantity that the tier ends at, inclusive.",
+	"TierStep.Cost":          "Price of a unit; up to 12 digits before and 28 after the point.",
+	"Charge.ID":              "Names the rule on rated lines. Left out: c1, c2, … through the file.",
+	"Charge.Kind":            "minimum: the least, cap: the most that a scope pays for a month, after discounts.",
+	"Charge.Amount":          "Money of the plan's currency.",
+	"Charge.Scope":           "The scope (project) it is for; it takes the place of the general one.",
+	"Charge.Start":           "Holds for months whose last period begins at or after this time.",
+	"Charge.End":             "Holds for months whose last period begins before this time.",
+	"Discount.ID":            "Names the rule on rated lines. Left out: d1, d2, … through the file.",
+	"Discount.Percent":       "More than 0, at most 100.",
+	"Discount.Metric":        "The metric it is for; left out: every one.",
+	"Discount.Scope":         "The scope (project) it is for; left out: every one. The discount that names most counts, the scope before the metric.",
+	"Discount.Start":         "Holds for periods that begin at or after this time.",
+	"Discount.End":           "Holds for periods that begin before this time.",
 }

@@ -30,6 +30,7 @@ func (p *Plan) Validate(metrics []string) Findings {
 	p.checkPrices(r)
 	p.checkModules(r)
 	p.checkExpressions(r, metrics)
+	p.checkTiers(r, metrics)
 	return r.list.sorted()
 }
 
@@ -50,7 +51,7 @@ func (p *Plan) checkNames(r *report, metrics []string) {
 		if metrics != nil && !slices.Contains(metrics, s.Name) {
 			r.mistake(s.at, "service %s: no such metric: known are %s", s.Name, listSome(metrics))
 		}
-		if len(s.Mappings)+len(s.Thresholds)+len(s.Fields) == 0 && s.Skip == "" {
+		if len(s.Mappings)+len(s.Thresholds)+len(s.Fields)+len(s.Tiers) == 0 && s.Skip == "" {
 			r.warn(s.at, "service %s has no rules: its usage stays unpriced", s.Name)
 		}
 		fields := map[string]bool{}

@@ -57,6 +57,7 @@ func (p *Plan) YAML() []byte {
 			w.text(4, "description", f.Description)
 			w.rules(4, f.Mappings, f.Thresholds)
 		}
+		w.tiers(s.Tiers)
 	}
 	if len(p.Expressions) > 0 {
 		w.line(0, "expressions:")
@@ -72,6 +73,7 @@ func (p *Plan) YAML() []byte {
 		w.text(2, "end", clock(e.End))
 		w.text(2, "description", e.Description)
 	}
+	w.charges(p)
 	return []byte(w.String())
 }
 
