@@ -1,0 +1,273 @@
+package exporter_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/exporter"
+	bucketfile "github.com/ratebatch/ratebatch/exporter/bucket/file"
+	"github.com/ratebatch/ratebatch/exporter/exporttest"
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// state adds up rows by line and by everything that a sum is made by; what
+// adds up to nothing is not there.
+func state(tb testing.TB, all []map[string]any) map[string]string {
+	tb.Helper()
+	type sum struct{ quantity, price decimal.Decimal }
+	sums := map[string]*sum{}
+	ids := map[any]bool{}
+	for _, row := range all {
+		if ids[row["line_id"]] {
+			tb.Errorf("line id %v is there twice", row["line_id"])
+		}
+		ids[row["line_id"]] = true
+		line := row["line_id"]
+		if row["corrects"] != "(null)" {
+			line = row["corrects"]
+		}
+		key := fmt.Sprint(line, row["scope"], row["begin"], row["end"], row["metric"], row["resource"], row["attributes"], row["unit"], row["rule"], row["bucket"], row["part"], row["currency"])
+		if sums[key] == nil {
+			sums[key] = &sum{}
+		}
+		sums[key].quantity = sums[key].quantity.Add(decimal.RequireFromString(row["quantity"].(string)))
+		sums[key].price = sums[key].price.Add(decimal.RequireFromString(row["price"].(string)))
+	}
+	out := map[string]string{}
+	for key, s := range sums {
+		if !s.quantity.IsZero() || !s.price.IsZero() {
+			out[key] = s.quantity.String() + " for " + s.price.String()
+		}
+	}
+	return out
+}
+
+// ledger is a small cloud whose months are rated in any order.
+type ledger struct {
+	tb    testing.TB
+	s     *store.Store
+	rnd   *rand.Rand
+	rated map[string]int // scope and month -> hours committed
+	revs  map[string]uint32
+}
+
+func (l *ledger) lines(scope string, begin time.Time) []exporttest.Line {
+	var lines []exporttest.Line
+	for vm := range 1 + l.rnd.IntN(3) {
+		line := exporttest.Line{Scope: scope, Begin: begin, Resource: fmt.Sprintf("vm-%d", vm), Qty: fmt.Sprint(1 + l.rnd.IntN(3)), Price: fmt.Sprintf("%d.%018d", l.rnd.IntN(5), l.rnd.IntN(1000)), Rule: fmt.Sprintf("rule-%d", l.rnd.IntN(2))}
+		switch l.rnd.IntN(6) {
+		case 0:
+			line.Price, line.Bucket, line.Rule = "0", "unpriced", "no mapping matched"
+		case 1:
+			line.Price = "-" + line.Price
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// step changes the month somehow and says how.
+func (l *ledger) step(month string) string {
+	scope := []string{"alpha", nasty}[l.rnd.IntN(2)]
+	key := scope + month
+	if l.rated[key] == 0 || l.rnd.IntN(3) == 0 {
+		n := 1 + l.rnd.IntN(30)
+		from := exporttest.Hour(month, l.rated[key])
+		run := uuid.New()
+		for i := range n {
+			if l.rnd.IntN(4) > 0 {
+				exporttest.Insert(l.tb, l.s, run, 1, l.lines(scope, from.Add(time.Duration(i)*time.Hour))...)
+			}
+		}
+		exporttest.Commit(l.tb, l.s, run, 1, scope, from, from.Add(time.Duration(n)*time.Hour))
+		l.rated[key] += n
+		return fmt.Sprintf("rate %d hours of %s", n, key)
+	}
+	at := exporttest.Hour(month, l.rnd.IntN(l.rated[key]))
+	l.revs[key+at.String()]++
+	revision := 1 + l.revs[key+at.String()]
+	run := uuid.New()
+	kind, currency := "rated", "EUR"
+	switch l.rnd.IntN(5) {
+	case 0:
+		kind = "reset"
+	case 1:
+		currency = "USD"
+	}
+	if kind == "rated" && l.rnd.IntN(5) > 0 {
+		exporttest.Insert(l.tb, l.s, run, revision, l.lines(scope, at)...)
+	}
+	exporttest.CommitAs(l.tb, l.s, run, revision, scope, currency, kind, at, at.Add(time.Hour))
+	return fmt.Sprintf("%s %s of %s in %s, revision %d", kind, at.Format(time.RFC3339), key, currency, revision)
+}
+
+// The sum of all append deliveries is the complete delivery, at any moment:
+// after rating, reprocess, reset, late usage, another price or currency, and
+// corrections of months that are closed meanwhile.
+func TestAppendDeliveriesAddUpToTheCompleteOne(t *testing.T) {
+	for i, partition := range []exporter.Partition{exporter.ByDay, exporter.ByScope, exporter.Whole} {
+		t.Run(string(partition), func(t *testing.T) {
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed %d", seed)
+			s := openStore(t)
+			l := &ledger{tb: t, s: s, rnd: rand.New(rand.NewPCG(seed, uint64(i))), rated: map[string]int{}, revs: map[string]uint32{}}
+			dir := t.TempDir()
+			in := input(t, s, dir)
+			in.Partition, in.Partial, in.Mechanism = partition, true, exporter.Append
+			var done []string
+			sequence := 0
+			for step := range 12 {
+				done = append(done, l.step("2026-03"))
+				switch {
+				case step == 5:
+					exporttest.Close(t, s, "2026-02", 1)
+					done = append(done, "close February")
+				case step == 10:
+					exporttest.Close(t, s, "2026-03", 1)
+					done = append(done, "close March")
+				case l.rnd.IntN(2) == 0:
+					done = append(done, l.step("2026-02"))
+				}
+				if l.rnd.IntN(4) == 0 {
+					continue // two steps in one delivery
+				}
+				r := export(t, in)
+				complete := in
+				complete.Mechanism = exporter.Overwrite
+				fresh := t.TempDir()
+				complete.Bucket, _ = bucketfile.New(fresh)
+				whole := export(t, complete)
+				got, want := state(t, rows(t, dir, r)), state(t, rows(t, fresh, whole))
+				for key := range want {
+					if got[key] != want[key] {
+						t.Errorf("%s: append deliveries have %q, the complete one %q", key, got[key], want[key])
+					}
+				}
+				for key := range got {
+					if _, ok := want[key]; !ok {
+						t.Errorf("%s: append deliveries have %q, the complete one nothing", key, got[key])
+					}
+				}
+				for currency, total := range r.Totals {
+					if total != whole.Totals[currency] {
+						t.Errorf("total %s %s, complete %s", total, currency, whole.Totals[currency])
+					}
+				}
+				if !r.Unchanged {
+					sequence++
+				}
+				m := manifest(t, dir, r)
+				if m.Mechanism != exporter.Append || len(m.Increments) != sequence || m.State.CommitDigest != manifest(t, fresh, whole).State.CommitDigest {
+					t.Errorf("manifest: %s, %d increments of %d, %+v", m.Mechanism, len(m.Increments), sequence, m.State)
+				}
+				if again := export(t, in); !again.Unchanged {
+					t.Errorf("the same state was appended again: %+v", again)
+				}
+				if t.Failed() {
+					t.Fatalf("after %s", strings.Join(done, "; "))
+				}
+			}
+			verified, err := exporter.Verify(t.Context(), in.Bucket, nil)
+			if err != nil || len(verified) != 1 || len(verified[0].Problems) > 0 {
+				t.Errorf("%+v (%v)", verified, err)
+			}
+			if sequence < 5 {
+				t.Errorf("only %d deliveries: %q", sequence, done)
+			}
+		})
+	}
+}
+
+func TestAnAppendDeliveryHoldsWhatIsNewAndNothingElse(t *testing.T) {
+	s := openStore(t)
+	rate(t, s, "2026-03", 1, map[string]string{"vm-1": "10", "vm-2": "5"})
+	dir := t.TempDir()
+	in := input(t, s, dir)
+	in.Mechanism, in.Partition = exporter.Append, exporter.Whole
+	if r := export(t, in); r.Rows != 2 || r.Increment.Sequence != 1 || r.Increment.NewPeriods != 744 {
+		t.Errorf("first: %+v %+v", r, r.Increment)
+	}
+	// vm-1 costs more, vm-2 went, vm-3 is late usage; then a run that changes nothing.
+	rate(t, s, "2026-03", 2, map[string]string{"vm-1": "12", "vm-3": "1"})
+	dry := in
+	dry.DryRun = true
+	if r := export(t, dry); !r.DryRun || r.Increment.Sequence != 2 || r.Increment.Adjusted != 1 {
+		t.Errorf("dry run: %+v", r)
+	}
+	second := export(t, in)
+	prices := map[any]any{}
+	for _, f := range manifest(t, dir, second).Files {
+		if !strings.HasPrefix(f.Path, "delivery="+second.Delivery+"/") {
+			continue
+		}
+		for _, row := range parquetRows(t, filepath.Join(dir, filepath.Dir(second.Manifest), f.Path)) {
+			prices[row["resource"]] = row["price"]
+			id := exporter.LineID(exporter.LineKey{Region: "RegionOne", Scope: "alpha", Begin: exporttest.Hour("2026-03", 0), Metric: "instance", Resource: row["resource"].(string)})
+			if row["corrects"] != id.String() || row["line_id"] == id.String() {
+				t.Errorf("adjustment %v", row)
+			}
+		}
+	}
+	if len(prices) != 3 || prices["vm-1"] != "2" || prices["vm-2"] != "-5" || prices["vm-3"] != "1" || second.Totals["EUR"] != "13" || second.Increment.Totals["EUR"] != "-2" {
+		t.Errorf("adjustments %v, %+v", prices, second)
+	}
+	rate(t, s, "2026-03", 3, map[string]string{"vm-1": "12", "vm-3": "1"})
+	if r := export(t, in); r.Unchanged || r.Rows != 0 || r.Files != 0 || r.Increment.Adjusted != 1 {
+		t.Errorf("a revision that changes nothing: %+v", r)
+	}
+	var places []string
+	if err := s.Conn().QueryRow(t.Context(), "SELECT groupArray(concat(mechanism, ' ', toString(rows), ' ', toString(totals['EUR']))) FROM (SELECT * FROM exports ORDER BY exported_at)").Scan(&places); err != nil || !slices.Equal(places, []string{"append 2 15", "append 3 -2", "append 0 0"}) {
+		t.Errorf("table exports: %q (%v)", places, err)
+	}
+
+	refused := func(name string, want int, text string, change func(*exporter.Input)) {
+		t.Helper()
+		in := in
+		change(&in)
+		if _, err := exporter.Run(t.Context(), in); ratebatch.ExitCode(err) != want || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	refused("complete deliveries to the same place", ratebatch.ExitConfig, "holds append deliveries", func(in *exporter.Input) { in.Mechanism = exporter.Overwrite })
+	refused("another format", ratebatch.ExitConfig, "have format parquet", func(in *exporter.Input) { in.Format = exporter.CSV })
+	refused("another partition", ratebatch.ExitConfig, "have partition none", func(in *exporter.Input) { in.Partition = exporter.ByDay })
+	refused("a dataset of sums", ratebatch.ExitConfig, "append deliveries of the dataset summary", func(in *exporter.Input) { in.Dataset = "summary" })
+	refused("a mechanism that is none", ratebatch.ExitConfig, "delivery \"both\"", func(in *exporter.Input) { in.Mechanism = "both" })
+
+	// Retention removed a revision that was delivered: what to adjust is unknown.
+	if err := s.Conn().Exec(t.Context(), "ALTER TABLE period_commits DELETE WHERE revision = 3 SETTINGS mutations_sync = 2"); err != nil {
+		t.Fatal(err)
+	}
+	refused("a state that is gone", ratebatch.ExitHalted, "cannot be told any more", func(*exporter.Input) {})
+}
+
+func TestAnAppendDeliveryWhoseFilesAreGoneHalts(t *testing.T) {
+	s := openStore(t)
+	rate(t, s, "2026-03", 1, map[string]string{"vm-1": "10"})
+	dir := t.TempDir()
+	in := input(t, s, dir)
+	in.Mechanism, in.Partition = exporter.Append, exporter.Whole
+	r := export(t, in)
+	path := filepath.Join(dir, filepath.Dir(r.Manifest), manifest(t, dir, r).Files[0].Path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)/2] ^= 1
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := exporter.Run(t.Context(), in); ratebatch.ExitCode(err) != ratebatch.ExitHalted || !strings.Contains(err.Error(), "missing or damaged") {
+		t.Errorf("%v", err)
+	}
+}
