@@ -66,6 +66,9 @@ func Compile(p *plan.Plan, o Options) (*Evaluator, error) {
 			own[s.Name] = compile("service "+s.Name+", skip", s.Skip, expr.Condition)
 		}
 	}
+	if err := e.addTiers(p); err != nil {
+		mistakes = append(mistakes, err)
+	}
 	if err := errors.Join(mistakes...); err != nil {
 		return nil, err
 	}

@@ -224,6 +224,7 @@ type service struct {
 	formulas   []*formula
 	skip       *expr.Expr
 	extra      []string // attributes they look at
+	tiers      []tiers
 	usesMetric bool
 	usesUnit   bool
 

@@ -31,6 +31,9 @@ type Considered struct {
 // after the other, as CloudKitty does, and notes what each did. The answer is
 // that of Price.
 func (e *Evaluator) Explain(p *Point) Trace {
+	if e.HasTiers(p.Metric) {
+		return e.explainTiers(p)
+	}
 	x := &explainer{p: p, notes: map[*rule]Considered{}}
 	say := func(format string, args ...any) { x.lines = append(x.lines, fmt.Sprintf(format, args...)) }
 	s := e.lookup(p.Metric)

@@ -19,6 +19,7 @@ type Point struct {
 	Attributes map[string]string // groupby over metadata: on equal keys groupby wins
 	Begin      time.Time         // of the period; the rules in force then apply
 	PriceIn    decimal.Decimal   // the price before rating, for CloudKitty's recorded cases; otherwise 0
+	Before     decimal.Decimal   // what its account has used in the month before it; of metrics with tiers
 }
 
 // Bucket is the named place for a point that is not an ordinary line.
@@ -55,9 +56,14 @@ const OutOfRange = "price out of range: 1e20 or more"
 
 // Price prices one point. What the point's attributes come to is worked out
 // once per combination and kept, so that many points cost one multiplication
-// each.
+// each. A point of a metric with tiers is priced as the only usage of its period,
+// after what Before says; PriceTiers prices those that share an account.
 func (e *Evaluator) Price(p *Point) Result {
 	s := e.lookup(p.Metric)
+	if len(s.tiers) > 0 {
+		r, _ := e.priceTiers(p)
+		return r
+	}
 	found := e.prepared(s, p, e.window(p.Begin))
 	if s.hasExpressions() && (found.folded.PerPoint != "" || !p.PriceIn.IsZero() || p.Qty.Exponent() < -PriceScale) {
 		// Folded expressions are cut at raw quantities of scale 18 and begin

@@ -262,7 +262,14 @@ func (p *Plan) checkTiers(r *report, metrics []string) {
 			text string
 			at   Position
 		}{{s.Skip, s.skipAt}, {p.Skip, p.skipAt}} {
-			if x, err := expr.Condition(skip.text); skip.text != "" && err == nil && x.Uses("price") {
+			x, err := expr.Condition(skip.text)
+			if skip.text == "" || err != nil {
+				continue
+			}
+			if ok, why := x.Folds(); !ok {
+				r.mistake(skip.at, "skip: %s; for service %s, which has tiers, it must not depend on that", why, s.Name)
+			}
+			if x.Uses("price") {
 				r.mistake(skip.at, "skip looks at the price, but what service %s, which has tiers, costs is known only after it is known what is skipped", s.Name)
 			}
 		}
