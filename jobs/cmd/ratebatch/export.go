@@ -47,7 +47,7 @@ type exportOptions struct {
 
 func (o *exportOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.month, "month", "", "month to export, such as 2026-11 (required)")
+	f.StringVar(&o.month, "month", "", "month to export, "+monthHelp+" (required)")
 	f.StringVar(&o.to, "to", "", "where to: a folder, file:///folder, s3://bucket/prefix?endpoint=…, or - for an Arrow stream of lines on stdout (required)")
 	f.StringSliceVar(&o.datasets, "dataset", []string{"lines"}, "datasets to export: "+strings.Join(exporter.Datasets(), ", "))
 	f.StringVar(&o.format, "format", "parquet", "format of the files: "+strings.Join(exporter.Formats(), ", "))
@@ -65,9 +65,8 @@ func (o *exportOptions) addFlags(cmd *cobra.Command) {
 }
 
 func (o *exportOptions) options(now time.Time) (export.Options, error) {
-	month, err := time.Parse("2006-01", o.month)
-	if err != nil {
-		return export.Options{}, &ratebatch.ConfigError{Err: fmt.Errorf("--month %q", o.month), Hint: "write it as 2026-11"}
+	if err := checkMonth(o.month); err != nil {
+		return export.Options{}, err
 	}
 	var key ed25519.PrivateKey
 	if o.signKey != "" {
@@ -82,8 +81,15 @@ func (o *exportOptions) options(now time.Time) (export.Options, error) {
 	if o.roundTo < 0 || o.roundTo > 18 {
 		return export.Options{}, &ratebatch.ConfigError{Err: fmt.Errorf("--round %d", o.roundTo), Hint: "use 0 to 18"}
 	}
-	return export.Options{FocusVersion: o.focusVersion, Operator: o.operator, RoundTo: o.roundTo, SignKey: key, Month: month, Datasets: o.datasets, Format: o.format, Mechanism: exporter.Mechanism(o.delivery), Partition: exporter.Partition(o.partition), Partial: o.partial,
+	return export.Options{FocusVersion: o.focusVersion, Operator: o.operator, RoundTo: o.roundTo, SignKey: key, Datasets: o.datasets, Format: o.format, Mechanism: exporter.Mechanism(o.delivery), Partition: exporter.Partition(o.partition), Partial: o.partial,
 		Grace: o.grace, Workers: o.workers, Now: now.UTC(), Version: version}, nil
+}
+
+// setMonth turns --month into a month of the database's calendar.
+func (o *exportOptions) setMonth(ctx context.Context, p *program, s *store.Store, out *export.Options) error {
+	month, err := p.month(ctx, s, o.month, out.Now)
+	out.Month = month.Date
+	return err
 }
 
 // openBucket gives the place that --to names. The caller calls done.
@@ -172,6 +178,9 @@ Datasets: lines (every rated line), summary (scope, day and metric), focus
 			}
 			if o.to == "-" {
 				return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+					if err := o.setMonth(ctx, p, s, &options); err != nil {
+						return err
+					}
 					return p.exportStream(ctx, s, options, o.expected(p, s, rating))
 				})
 			}
@@ -181,6 +190,9 @@ Datasets: lines (every rated line), summary (scope, day and metric), focus
 			}
 			defer done()
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+				if err := o.setMonth(ctx, p, s, &options); err != nil {
+					return err
+				}
 				return p.export(ctx, &export.Job{Store: s, Bucket: to, Log: p.log, Options: options, Expected: o.expected(p, s, rating)}, o.dryRun)
 			})
 		},

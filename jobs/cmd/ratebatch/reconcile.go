@@ -32,7 +32,7 @@ checked, because its input has expired, says so and is no failure.
   ratebatch reconcile --month 2026-11 --files /srv/finance --output json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := (ratebatch.Calendar{}).ParseMonth(month); err != nil {
+			if err := checkMonth(month); err != nil {
 				return err
 			}
 			if period != 0 {
@@ -58,7 +58,7 @@ checked, because its input has expired, says so and is no failure.
 				if job.Period, err = b.length(period); err != nil {
 					return err
 				}
-				if job.Month, err = b.calendar.ParseMonth(month); err != nil {
+				if job.Month, err = monthOf(b.calendar, month, p.now()); err != nil {
 					return err
 				}
 				report, err := job.Run(ctx)
@@ -72,7 +72,7 @@ checked, because its input has expired, says so and is no failure.
 			})
 		},
 	}
-	cmd.Flags().StringVar(&month, "month", "", "month to reconcile, such as 2026-11 (required)")
+	cmd.Flags().StringVar(&month, "month", "", "month to reconcile, "+monthHelp+" (required)")
 	cmd.Flags().StringVar(&files, "files", "", "where the lines were exported to: their files are read and added up too")
 	cmd.Flags().Uint64Var(&reprice, "reprice", 1000, "how many lines, drawn by chance, are priced again one by one in Go; 0: none")
 	cmd.Flags().Uint64Var(&seed, "seed", 0, "draw these lines again: the seed that a run named; 0: others every time")
