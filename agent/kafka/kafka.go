@@ -62,12 +62,12 @@ func (p *Producer) connect() (*kgo.Client, error) {
 		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.GzipCompression()),
 		kgo.ProducerLinger(20*time.Millisecond),
 		kgo.MaxBufferedRecords(20_000),
-		kgo.MaxProduceRequestsInflightPerBroker(2), // a compute node's memory is for its guests
 		kgo.ProducerBatchMaxBytes(1<<20-1024),
 		kgo.RequestRetries(2),
 		kgo.MetadataMinAge(time.Second),
 		kgo.DialTimeout(10*time.Second),
 		kgo.UnknownTopicRetries(2),
+		kgo.DisableClientMetrics(),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 	)
 	if err == nil {
@@ -91,50 +91,78 @@ func (p *Producer) topic(kind byte) (string, error) {
 // Produce sends records, in order within a key, and waits for all
 // acknowledgements.
 func (p *Producer) Produce(ctx context.Context, records []spool.Record) error {
+	if len(records) == 0 {
+		return nil
+	}
 	client, err := p.connect()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.opts.Timeout, fmt.Errorf("no acknowledgement within %s", p.opts.Timeout))
 	defer cancel()
-	var wait sync.WaitGroup
 	var mu sync.Mutex
 	var failure error
-	failed := 0
+	failed, left := 0, len(records)
+	done := make(chan struct{})
+	finished := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			failed++
+			if failure == nil || vague(failure) {
+				failure = err
+			}
+		}
+		if left--; left == 0 {
+			close(done)
+		}
+	}
 	for _, r := range records {
 		topic, err := p.topic(r.Topic)
 		if err != nil {
-			return err
+			finished(err)
+			continue
 		}
-		wait.Add(1)
-		client.Produce(ctx, &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value}, func(_ *kgo.Record, err error) {
-			if err != nil {
-				mu.Lock()
-				failed++
-				if failure == nil || errors.Is(failure, context.Canceled) || errors.Is(failure, context.DeadlineExceeded) {
-					failure = err
-				}
-				mu.Unlock()
-			}
-			wait.Done()
-		})
+		client.Produce(ctx, &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value}, func(_ *kgo.Record, err error) { finished(err) })
 	}
-	wait.Wait()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		// An idempotent client keeps what it has sent once until the brokers say
+		// what became of it. Closing it gives all records back, as failed.
+		p.Close()
+		<-done
+	}
 	if failed == 0 {
 		return nil
 	}
-	if errors.Is(failure, context.DeadlineExceeded) {
-		failure = p.reason(ctx, client, failure)
-	}
 	p.Close()
+	if vague(failure) {
+		failure = p.reason(ctx, failure)
+	}
 	return fmt.Errorf("%d of %d records were not acknowledged: %w", failed, len(records), p.explain(failure))
 }
 
+// vague errors say that it took too long, not what did.
+func vague(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kgo.ErrClientClosed)
+}
+
 // reason finds out what kept records waiting; the client only says for how long.
-func (p *Producer) reason(ctx context.Context, client *kgo.Client, waited error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := p.opts.Broker.Ping(ctx, client, 4*time.Second); err != nil {
+func (p *Producer) reason(ctx context.Context, failure error) error {
+	waited := context.Cause(ctx)
+	switch {
+	case waited == nil:
+		return failure
+	case errors.Is(waited, context.Canceled):
+		return waited // nobody wants to know
+	}
+	client, err := p.connect()
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.opts.Broker.Ping(context.WithoutCancel(ctx), client, 4*time.Second); err != nil {
 		return err
 	}
 	return waited
