@@ -260,6 +260,8 @@ func (s *session) fetchError(ctx context.Context, topic string, partition int32,
 		return fmt.Errorf("%s/%d: %w: %w", topic, partition, errTopicChanged, err)
 	case broker.IsLoginFailure(err), errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed):
 		return &ratebatch.ConfigError{Err: fmt.Errorf("read %s: %w", topic, err), Hint: "the Kafka user needs read on the topics and on the group: see 'ratebatch topics apply'"}
+	case errors.Is(err, kerr.InvalidSessionTimeout):
+		return &ratebatch.ConfigError{Err: fmt.Errorf("a session of %s: %w", s.job.Options.Session, err), Hint: "the brokers' group.min.session.timeout.ms and group.max.session.timeout.ms bound --session"}
 	case errors.As(err, &group):
 		s.job.Log.WarnContext(ctx, "consumer group", "group", s.job.Options.Group, "error", err)
 	default:

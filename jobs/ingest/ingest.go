@@ -216,8 +216,8 @@ func (s *session) open(ctx context.Context) error {
 // or for ever.
 func (s *session) loop(ctx context.Context) error {
 	o := s.job.Options
-	nextLook := s.job.Now().Add(pictureEvery)
-	counted := s.job.Now()
+	began := s.job.Now()
+	nextLook, counted := began.Add(pictureEvery), began
 	counting := make(chan error, 1)
 	busy := false
 	defer func() {
@@ -241,6 +241,9 @@ func (s *session) loop(ctx context.Context) error {
 		now := s.job.Now()
 		if err == nil && len(s.filling.spans) > 0 && (now.Sub(s.filling.began) >= o.BatchTime || s.reached(func(a *assigned) int64 { return a.next })) {
 			err = s.launch()
+		}
+		if err == nil && !s.joined && now.Sub(began) > max(o.RetryFor, patience) {
+			err = &ratebatch.TryAgainError{Err: fmt.Errorf("the consumer group %s did not let us in for %s", o.Group, now.Sub(began).Round(time.Second)), Hint: "nothing was read; run the same command again"}
 		}
 		done := false
 		if err == nil && s.reached(func(a *assigned) int64 { return a.next }) {

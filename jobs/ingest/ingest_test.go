@@ -1,7 +1,6 @@
 package ingest_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -37,12 +36,13 @@ type pipe struct {
 	store   *store.Store
 	options ingest.Options
 	client  *kgo.Client
+	dataDir string         // of the engine
 	sent    simulate.Batch // every sample that was produced, repeats included
 }
 
 func newPipe(t testing.TB, partitions int32, c kafkatest.Config) *pipe {
 	t.Helper()
-	p := &pipe{TB: t, broker: kafkatest.Start(t, c), store: storetest.Fresh(t)}
+	p := &pipe{TB: t, broker: kafkatest.Start(t, c), store: storetest.Fresh(t), dataDir: enginetest.Options(t).DataDir}
 	p.topics = p.broker.Topics(t, partitions)
 	p.client = p.broker.Client(t)
 	p.options = ingest.DefaultOptions()
@@ -265,5 +265,3 @@ func TestRecordsOfTheOriginalProducerLoad(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
-
-var _ = context.Background

@@ -232,39 +232,39 @@ func TestLateSamplesReachTheirBuckets(t *testing.T) {
 		at := now.Add(-ago).Truncate(time.Millisecond)
 		p := traffic("r", "a", sequence, at.Add(-90*time.Second), at, sequence*1000+7)
 		p.IngestedAt = now.Add(-ingested).Truncate(time.Second)
-		w.ports = append(w.ports, p)
+		w.Ports = append(w.Ports, p)
 	}
 	for i := range 40 { // every hour of 40 has a sample that came in time
 		add(uint64(i+1), time.Duration(i+2)*time.Hour, time.Duration(i+2)*time.Hour)
 	}
-	w.insert(t, s)
+	w.Insert(t, s)
 	restart(t, s)
-	w.compare(t, s, "r")
-	onTime := len(w.ports)
+	w.Compare(t, s, "r")
+	onTime := len(w.Ports)
 	add(100, 5*time.Hour+11*time.Minute, 0)
 	add(101, 30*time.Hour+17*time.Minute, 0)
 	add(102, 30*time.Hour+18*time.Minute, 0)
-	late := world{ports: w.ports[onTime:]}
-	late.insert(t, s)
+	late := world{Ports: w.Ports[onTime:]}
+	late.Insert(t, s)
 	if before := count(t, s, "port_volume_hourly"); before == 0 {
 		t.Fatal("nothing was rolled up")
 	}
 	refresh(t, s)
-	w.compare(t, s, "r")
+	w.Compare(t, s, "r")
 }
 
 func TestARefreshThatRepeatsWorkWritesNothing(t *testing.T) {
 	s := storetest.Open(t)
 	w := world{
-		ports:     []store.PortSample{traffic("r", "a", 1, minutes(3), minutes(70), 100)},
-		instances: []store.InstanceSample{memory("r", "a", 1, minutes(3), minutes(70), 1000)},
-		disks:     []store.DiskSample{{Sample: sampleOf("r", "a", 1, minutes(3), minutes(70)), Device: "vda"}},
+		Ports:     []store.PortSample{traffic("r", "a", 1, minutes(3), minutes(70), 100)},
+		Instances: []store.InstanceSample{memory("r", "a", 1, minutes(3), minutes(70), 1000)},
+		Disks:     []store.DiskSample{{Sample: sampleOf("r", "a", 1, minutes(3), minutes(70)), Device: "vda"}},
 	}
-	w.insert(t, s)
+	w.Insert(t, s)
 	rollup(t, s, ten)
 	before := map[string]uint64{}
 	for _, k := range kinds {
-		for _, tier := range k.tiers {
+		for _, tier := range k.Tiers {
 			if err := s.Conn().Exec(t.Context(), "SYSTEM STOP MERGES "+tier); err != nil {
 				t.Fatal(err)
 			}
@@ -296,26 +296,26 @@ func TestAServerThatJustStartedFindsWhatItMissed(t *testing.T) {
 	for i := range 30 {
 		p := traffic("r", "a", uint64(i+1), minutes(float64(i)*7), minutes(float64(i)*7+9), uint64(i)*1001+5)
 		p.IngestedAt = old // long before any window of minutes
-		w.ports = append(w.ports, p)
+		w.Ports = append(w.Ports, p)
 	}
-	first := world{ports: w.ports[:20]}
-	first.insert(t, s)
+	first := world{Ports: w.Ports[:20]}
+	first.Insert(t, s)
 	refresh(t, s)
-	second := world{ports: w.ports[20:]}
-	second.insert(t, s)
+	second := world{Ports: w.Ports[20:]}
+	second.Insert(t, s)
 	restart(t, s)
-	w.compare(t, s, "r")
+	w.Compare(t, s, "r")
 }
 
 func TestOnlyClosedBucketsAreComputed(t *testing.T) {
 	s := storetest.Open(t)
 	now := time.Now().UTC()
 	hour := now.Truncate(time.Hour)
-	w := world{ports: []store.PortSample{
+	w := world{Ports: []store.PortSample{
 		traffic("r", "a", 1, hour.Add(-90*time.Second), hour.Add(-30*time.Second), 5), // in the last closed hour
 		traffic("r", "a", 2, hour.Add(-30*time.Second), now, 7),                       // into the open one
 	}}
-	w.insert(t, s)
+	w.Insert(t, s)
 	for name, compute := range map[string]func(){
 		"a rollup by hand": func() {
 			if _, err := s.Rollup(t.Context(), hour.Add(-24*time.Hour), now.Add(48*time.Hour)); err != nil {
