@@ -181,8 +181,9 @@ func (c *focusChecker) row(get focusRow) {
 		if !ok {
 			continue
 		}
-		t, err := time.Parse("2006-01-02T15:04:05Z", text)
-		if err != nil {
+		const layout = "2006-01-02T15:04:05Z"
+		t, err := time.Parse(layout, text)
+		if err != nil || t.Format(layout) != text { // Parse takes fractions of a second as well
 			c.found("dates are UTC and written 2026-11-01T00:00:00Z", at(name+" is "+text))
 			continue
 		}

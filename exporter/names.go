@@ -11,17 +11,17 @@ import (
 // take 255 bytes, S3 takes 1,024 for the whole path.
 const maxName = 200
 
-// shortened marks a name that was cut: PathEscape leaves a tilde as it is, so
-// pathName escapes those of names that were not.
+// shortened marks a name that was cut; a tilde of the text itself is escaped.
 const shortened = "~"
 
 // pathName writes a text as one element of a path, the way Hive escapes
 // partition values, which is that of URLs: slashes, quotes and emoji make no
-// other folder. A name that would be longer than maxName bytes keeps its begin
-// and gets the sha256 of the whole text behind a tilde. Two texts never share a
-// name: only cut names hold a bare tilde, and cut names differ in their digest.
+// other folder. An = is escaped too, or DuckDB takes it for another partition.
+// A name that would be longer than maxName bytes keeps its begin and gets the
+// sha256 of the whole text behind a tilde. Two texts never share a name: only
+// cut names hold a bare tilde, and cut names differ in their digest.
 func pathName(text string) string {
-	name := strings.ReplaceAll(url.PathEscape(text), shortened, "%7E")
+	name := strings.NewReplacer("+", "%20", shortened, "%7E").Replace(url.QueryEscape(text))
 	if len(name) <= maxName {
 		return name
 	}

@@ -10,7 +10,7 @@ import (
 
 func TestEveryNameIsOnePathElementOfItsOwn(t *testing.T) {
 	for text, want := range map[string]string{
-		"web-shop": "web-shop", "a/b": "a%2Fb", `"c" d'é`: "%22c%22%20d%27%C3%A9", "🦊": "%F0%9F%A6%8A", "~": "%7E",
+		"web-shop": "web-shop", "a/b": "a%2Fb", `"c" d'é`: "%22c%22%20d%27%C3%A9", "🦊": "%F0%9F%A6%8A", "~": "%7E", "1+1=2 &": "1%2B1%3D2%20%26", "a.b_c-D": "a.b_c-D", "a:b@c": "a%3Ab%40c",
 		strings.Repeat("a", 200): strings.Repeat("a", 200),
 	} {
 		if got := pathName(text); got != want {
