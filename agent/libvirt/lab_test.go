@@ -46,9 +46,10 @@ func byUUID(t testing.TB, s *Snapshot, id string) Domain {
 func labReads(t *testing.T) {
 	h := host(t, Options{URI: roURI})
 	var s *Snapshot
-	for range 60 { // the balloon driver reports after some seconds
+	for range 90 { // the guest boots, the balloon driver reports after some seconds
 		s = poll(t, h)
-		if d := byUUID(t, s, lab.VM1); d.MemoryUsableBytes != nil && *d.Interfaces[0].RxBytes > 0 {
+		d := byUUID(t, s, lab.VM1)
+		if d.MemoryUsableBytes != nil && *d.Interfaces[0].RxBytes > 0 && *d.Disks[0].WriteBytes > 0 && *d.Disks[1].ReadBytes > 0 {
 			break
 		}
 		time.Sleep(time.Second)
