@@ -24,9 +24,11 @@ func commands(p *program) []*cobra.Command {
 		newScopesCmd(p),
 		newWatermarkCmd(p),
 		newStatusCmd(p),
+		newTopicsCmd(p),
 		newSimulateCmd(p),
 		newDemoCmd(p),
 		newBenchCmd(p),
 		newEngineCmd(p),
+		newDevCmd(p),
 	}
 }
