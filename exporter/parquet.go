@@ -77,7 +77,7 @@ func newParquetWriter(w io.Writer, s Schema) (*parquetWriter, error) {
 		return nil, err
 	}
 	out := file.NewParquetWriter(w, root, file.WithWriterProps(parquet.NewWriterProperties(properties...)))
-	for _, pair := range [][2]string{{"ratebatch.schema", s.ID()}, {"ratebatch.dataset", s.Dataset}, {"ratebatch.fields", fieldsJSON(s)}} {
+	for _, pair := range [][2]string{{"ratebatch.schema", s.ID()}, {"ratebatch.dataset", s.Dataset}, {"ratebatch.version", s.Version}, {"ratebatch.fields", fieldsJSON(s)}} {
 		if err := out.AppendKeyValueMetadata(pair[0], pair[1]); err != nil {
 			return nil, err
 		}

@@ -188,6 +188,14 @@ func TestReaderMatrix(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer in.Close()
+		for key, want := range map[string]string{"ratebatch.schema": m.SchemaID, "ratebatch.version": m.Schema.Version, "ratebatch.dataset": "lines"} {
+			if got := in.MetaData().KeyValueMetadata().FindValue(key); got == nil || *got != want {
+				t.Errorf("%s is %v, want %s", key, got, want)
+			}
+		}
+		if got := in.MetaData().KeyValueMetadata().FindValue("ratebatch.fields"); got == nil || !strings.Contains(*got, `"unit":"as in column unit"`) {
+			t.Error("the fields have no units")
+		}
 		columns := in.MetaData().Schema
 		price := columns.Column(columns.ColumnIndexByName("price"))
 		if got := price.PhysicalType().String() + " " + price.LogicalType().String() + " " + price.ConvertedType().String(); got != "FIXED_LEN_BYTE_ARRAY Decimal(precision=38, scale=18) DECIMAL" {
