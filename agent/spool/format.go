@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"sync"
 	"time"
 
@@ -125,7 +126,7 @@ func decodeFile(data []byte, kind byte) (header, []byte, error) {
 	}
 	payload, err := codec().dec.DecodeAll(data[headerSize:end], make([]byte, 0, h.raw))
 	if err != nil || len(payload) != h.raw {
-		return h, nil, fmt.Errorf("%w: the payload does not unpack (%v)", errDamaged, err)
+		return h, nil, fmt.Errorf("%w: the payload does not unpack: %w", errDamaged, errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	return h, payload, nil
 }
