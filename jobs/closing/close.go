@@ -31,16 +31,7 @@ type Job struct {
 	Period time.Duration
 	Author string
 	// Windows says whose periods belong to the month.
-	Windows func(ctx context.Context, month time.Time) (Windows, error)
-}
-
-// ParseMonth reads 2026-11.
-func ParseMonth(text string) (time.Time, error) {
-	month, err := time.Parse("2006-01", text)
-	if err != nil {
-		return month, &ratebatch.ConfigError{Err: fmt.Errorf("--month %q", text), Hint: "write it as 2026-11"}
-	}
-	return month, nil
+	Windows func(ctx context.Context, month ratebatch.Month) (Windows, error)
 }
 
 // Plan is what a close would freeze.
@@ -48,7 +39,7 @@ type Plan struct {
 	Month  string             `json:"month"`
 	Totals []store.MonthTotal `json:"totals"`
 
-	month    time.Time
+	month    ratebatch.Month
 	disabled []store.DueWindow
 	number   uint32
 }
@@ -61,17 +52,17 @@ type Result struct {
 }
 
 // Plan checks that everything in the month is rated. It writes nothing.
-func (j *Job) Plan(ctx context.Context, month time.Time) (*Plan, error) {
+func (j *Job) Plan(ctx context.Context, month ratebatch.Month) (*Plan, error) {
 	if err := j.Store.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
-	p := &Plan{Month: month.Format("2006-01"), month: month}
+	p := &Plan{Month: month.String(), month: month}
 	closes, err := j.Store.MonthCloses(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range closes {
-		if c.Month.Equal(month) {
+		if c.Month.Equal(month.Date) {
 			p.number = max(p.number, c.Closed)
 		}
 	}
@@ -79,7 +70,7 @@ func (j *Job) Plan(ctx context.Context, month time.Time) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(closed, func(c store.ClosedMonth) bool { return c.Month.Equal(month) }) {
+	if slices.ContainsFunc(closed, func(c store.ClosedMonth) bool { return c.Month.Equal(month.Date) }) {
 		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("month %s is closed already", p.Month), Hint: fmt.Sprintf("to change it: 'ratebatch reopen --month %s --reason …'", p.Month)}
 	}
 	w, err := j.Windows(ctx, month)
@@ -98,7 +89,7 @@ func (j *Job) Plan(ctx context.Context, month time.Time) (*Plan, error) {
 
 // refuse names what is not rated yet.
 func (j *Job) refuse(ctx context.Context, p *Plan, windows []store.DueWindow) error {
-	due, err := j.Store.DueScopes(ctx, windows, j.Period, p.month, p.month.AddDate(0, 1, 0))
+	due, err := j.Store.DueScopes(ctx, windows, j.Period, p.month.From, p.month.To)
 	if err != nil || len(due) == 0 {
 		return err
 	}
@@ -142,8 +133,7 @@ func (j *Job) compare(ctx context.Context, p *Plan) error {
 // them count.
 func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID, reason string) (Result, error) {
 	result := Result{Month: p.Month}
-	end := p.month.AddDate(0, 1, 0)
-	if err := j.Store.InsertDisabled(ctx, run, p.disabled, j.Period, p.month, end, "disabled when the month was closed", j.Author); err != nil {
+	if err := j.Store.InsertDisabled(ctx, run, p.disabled, j.Period, p.month.From, p.month.To, "disabled when the month was closed", j.Author); err != nil {
 		return result, err
 	}
 	// A number that a close used which was cut does not count and is not used
@@ -170,18 +160,18 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID, reason string) (R
 		return result, err
 	}
 	// Once it is closed it is not noted any more (note_plain_month).
-	if err := j.Store.NotePlainMonths(ctx, []time.Time{p.month}); err != nil {
+	if err := j.Store.NotePlainMonths(ctx, []time.Time{p.month.Date}); err != nil {
 		return result, err
 	}
-	entry := store.MonthChange{Month: p.month, Closed: number, Kind: "close", Reason: reason, Author: j.Author}
-	if err := j.Store.PutMonthClose(ctx, entry, frozen); err != nil {
+	entry := store.MonthChange{Closed: number, Kind: "close", Reason: reason, Author: j.Author}
+	if err := j.Store.PutMonthClose(ctx, p.month, entry, frozen); err != nil {
 		return result, err
 	}
 	// A run that committed in between has changed what is current; the month
 	// is open again and the next close takes it in.
 	if err := j.unchanged(ctx, p, frozen); err != nil {
 		entry.Kind, entry.Reason = "reopen", "changed while it was closed"
-		return result, errors.Join(err, j.Store.PutMonthClose(ctx, entry, nil))
+		return result, errors.Join(err, j.Store.PutMonthClose(ctx, p.month, entry, nil))
 	}
 	result.Closed, result.Totals = number, frozen
 	return result, nil
@@ -199,7 +189,7 @@ func (j *Job) unchanged(ctx context.Context, p *Plan, frozen []store.MonthTotal)
 }
 
 // Reopen makes a closed month open again; what it consisted of stays on record.
-func (j *Job) Reopen(ctx context.Context, month time.Time, reason string) error {
+func (j *Job) Reopen(ctx context.Context, month ratebatch.Month, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return &ratebatch.ConfigError{Err: errors.New("--reason is missing: it is kept with the month")}
 	}
@@ -211,9 +201,9 @@ func (j *Job) Reopen(ctx context.Context, month time.Time, reason string) error 
 		return err
 	}
 	for _, c := range closed {
-		if c.Month.Equal(month) {
-			return j.Store.PutMonthClose(ctx, store.MonthChange{Month: month, Closed: c.Closed, Kind: "reopen", Reason: reason, Author: j.Author}, nil)
+		if c.Month.Equal(month.Date) {
+			return j.Store.PutMonthClose(ctx, month, store.MonthChange{Closed: c.Closed, Kind: "reopen", Reason: reason, Author: j.Author}, nil)
 		}
 	}
-	return &ratebatch.ConfigError{Err: fmt.Errorf("month %s is not closed", month.Format("2006-01")), Hint: "list the closes with 'ratebatch close --list'"}
+	return &ratebatch.ConfigError{Err: fmt.Errorf("month %s is not closed", month), Hint: "list the closes with 'ratebatch close --list'"}
 }

@@ -109,7 +109,7 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 	if err != nil {
 		return result, err
 	}
-	plan := &Plan{terms: x.terms, closed: []time.Time{}}
+	plan := &Plan{terms: x.terms}
 	maxRows := j.Options.MaxPassRows
 	if maxRows == 0 {
 		maxRows = DefaultMaxPassRows
@@ -121,7 +121,7 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 			return result, err
 		}
 		for _, c := range chunks(days, rows, x.terms.edges(from, to), maxRows, maxPassPeriods) {
-			if err := j.lookAt(ctx, plan, look, c, months(x.closed), &result); err != nil {
+			if err := j.lookAt(ctx, plan, look, c, x.closed, &result); err != nil {
 				return result, err
 			}
 		}
@@ -132,7 +132,7 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 	if result.Lost > 0 {
 		j.Log.ErrorContext(ctx, "usage lost", jobs.KeyRunID, run.ID, "periods", result.Lost, "hint", "see 'ratebatch status --late'")
 	}
-	again, err := j.lateAgain(ctx, look, months(x.closed))
+	again, err := j.lateAgain(ctx, look, x.closed)
 	if err != nil {
 		return result, err
 	}
@@ -142,7 +142,7 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 // lateAgain lists the periods that the policy says to rate again, of all the
 // findings that stand: those of a run that died before it rated them too, and
 // those that an earlier policy held.
-func (j *Job) lateAgain(ctx context.Context, look store.LateLook, closed []time.Time) ([]store.DueWindow, error) {
+func (j *Job) lateAgain(ctx context.Context, look store.LateLook, closed []ratebatch.Month) ([]store.DueWindow, error) {
 	open, err := j.Store.LateOpen(ctx)
 	if err != nil {
 		return nil, err
@@ -162,9 +162,9 @@ func (j *Job) lateAgain(ctx context.Context, look store.LateLook, closed []time.
 
 // lateAction is what happens to a finding now. A closed month is corrected by a
 // person's word only, and lost usage is never rated again.
-func (j *Job) lateAction(f store.LateFinding, closed []time.Time) string {
+func (j *Job) lateAction(f store.LateFinding, closed []ratebatch.Month) string {
 	action := j.Options.Late.action(j.Options.Now.Sub(f.End))
-	if f.Kind == "lost" || action == Reprocess && slices.ContainsFunc(closed, monthOf(f.Begin).Equal) {
+	if f.Kind == "lost" || action == Reprocess && slices.ContainsFunc(closed, func(m ratebatch.Month) bool { return m.Contains(f.Begin) }) {
 		return Hold
 	}
 	return action
@@ -173,7 +173,7 @@ func (j *Job) lateAction(f store.LateFinding, closed []time.Time) string {
 // rateLate rates again what the policy says.
 func (j *Job) rateLate(ctx context.Context, t terms, again []store.DueWindow, run *jobs.Run, result *LateResult) error {
 	for part := range slices.Chunk(again, maxLateWindows) {
-		next := &Plan{terms: t, asked: true, reason: "late usage", closed: []time.Time{}, windows: part}
+		next := &Plan{terms: t, asked: true, reason: "late usage", windows: part}
 		if err := j.due(ctx, next, nil); err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (j *Job) rateLate(ctx context.Context, t terms, again []store.DueWindow, ru
 
 // lookAt compares the usage of one chunk's candidates with their commits and
 // notes what differs.
-func (j *Job) lookAt(ctx context.Context, plan *Plan, look store.LateLook, c chunk, closed []time.Time, result *LateResult) error {
+func (j *Job) lookAt(ctx context.Context, plan *Plan, look store.LateLook, c chunk, closed []ratebatch.Month, result *LateResult) error {
 	a, err := j.pricing(ctx, plan, c, "a look for late usage")
 	if err != nil {
 		return err
@@ -277,7 +277,7 @@ func (j *Job) priceLate(ctx context.Context, plan *Plan, c chunk, found []store.
 		if err != nil {
 			return err
 		}
-		if err := j.Store.InsertPassPeriods(ctx, a.ids, a.windows, plan.closed, digest, usage, a.query()); err != nil {
+		if err := j.Store.InsertPassPeriods(ctx, a.ids, a.windows, nil, digest, usage, a.query()); err != nil {
 			return err
 		}
 		summary, err := j.Store.PassSummary(ctx, a.ids)

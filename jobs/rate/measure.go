@@ -49,7 +49,7 @@ func (j *Job) Measure(ctx context.Context, runs int) (Measurement, error) {
 		return out, err
 	}
 	started := time.Now()
-	if err := j.Store.InsertPassPeriods(ctx, a.ids, plan.windows, plan.closed, set.Digest(), usage, a.query()); err != nil {
+	if err := j.Store.InsertPassPeriods(ctx, a.ids, plan.windows, nil, set.Digest(), usage, a.query()); err != nil {
 		return out, err
 	}
 	out.Fingerprint = time.Since(started)

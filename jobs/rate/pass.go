@@ -201,7 +201,7 @@ func (a *attempt) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.InsertPassPeriods(ctx, a.ids, a.windows, a.pass.plan.closed, digest, usage, a.query()); err != nil {
+	if err := s.InsertPassPeriods(ctx, a.ids, a.windows, nil, digest, usage, a.query()); err != nil {
 		return voidIfThrown(err)
 	}
 	summary, err := s.PassSummary(ctx, a.ids)

@@ -26,6 +26,7 @@ type Options struct {
 	Period      time.Duration // length of a period
 	WaitPeriods int           // a period is ready when begin + WaitPeriods × Period < Now
 	First       FirstPeriod
+	Calendar    ratebatch.Calendar // which months there are
 	Shard       Shard
 	Late        LatePolicy
 	MaxPassRows uint64 // estimated usage rows of one pass; 0: the default
@@ -90,8 +91,8 @@ type Plan struct {
 	Expired uint64         `json:"expired_periods,omitempty"` // due, but older than their tier keeps
 
 	windows   []store.DueWindow
-	closed    []time.Time // months whose periods are left alone
-	asked     bool        // for by a person
+	closed    []ratebatch.Month // months whose periods are left alone
+	asked     bool              // for by a person
 	reason    string
 	chunks    []chunk
 	terms     terms
@@ -131,7 +132,7 @@ type Result struct {
 // state is what the decision on due periods rests on.
 type state struct {
 	terms   terms
-	closed  []store.ClosedMonth
+	closed  []ratebatch.Month
 	usages  []store.ScopeUsage
 	commits []store.CommitScope
 	scopes  map[string]store.ScopeState
@@ -153,10 +154,10 @@ func (j *Job) readState(ctx context.Context) (*state, error) {
 	if err := j.checkMetrics(ctx, x.terms); err != nil {
 		return nil, err
 	}
-	if x.closed, err = j.Store.ClosedMonths(ctx); err != nil {
+	if x.closed, err = j.closedMonths(ctx); err != nil {
 		return nil, err
 	}
-	since := openSince(months(x.closed))
+	since := openSince(x.closed)
 	if x.usages, err = j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), since); err != nil {
 		return nil, err
 	}
@@ -178,8 +179,9 @@ func (j *Job) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := Plan{terms: x.terms, closed: months(x.closed)}
+	p := Plan{terms: x.terms, closed: x.closed}
 	p.windows, p.Waiting = windows(x.usages, x.commits, x.scopes, x.marks, j.Options)
+	p.windows = outside(p.windows, p.closed)
 	p.windows, p.Waiting = withPlan(p.windows, p.Waiting, p.terms.plans)
 	p.windows = j.Options.Shard.windows(p.windows)
 	// Months in which nothing was due and nothing has changed need no look.
@@ -192,7 +194,7 @@ func (j *Job) Plan(ctx context.Context) (*Plan, error) {
 		return nil, err
 	}
 	current := hashWindows(p.windows, states)
-	skip := append([]time.Time{}, p.closed...)
+	skip := []time.Time{}
 	for month, now := range current {
 		if hint, ok := hints[month]; ok && hint == now {
 			skip = append(skip, month)
@@ -234,7 +236,7 @@ func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
 	if err != nil {
 		return nil, held, err
 	}
-	p := Plan{terms: x.terms, asked: true, reason: again.Reason, closed: []time.Time{}}
+	p := Plan{terms: x.terms, asked: true, reason: again.Reason}
 	// All months count here, closed ones as well: there a new revision is a
 	// correction.
 	everything := time.Unix(0, 0).UTC()
@@ -423,6 +425,16 @@ func (j *Job) cutExpired(ctx context.Context, p *Plan, skip []time.Time) error {
 	return nil
 }
 
+// CheckPeriodLength says whether periods of the length in the options may be
+// rated in the months that are open.
+func (j *Job) CheckPeriodLength(ctx context.Context) error {
+	closed, err := j.closedMonths(ctx)
+	if err != nil {
+		return err
+	}
+	return j.checkPeriodLength(ctx, openSince(closed))
+}
+
 // checkPeriodLength refuses to rate time in periods of one length that is
 // rated in periods of another: it would be billed twice.
 func (j *Job) checkPeriodLength(ctx context.Context, since time.Time) error {
@@ -437,15 +449,14 @@ func (j *Job) checkPeriodLength(ctx context.Context, since time.Time) error {
 
 // MonthWindows gives the windows in a month of the scopes that have to be rated
 // in it, ready or not, and those of the disabled ones.
-func (j *Job) MonthWindows(ctx context.Context, month time.Time) (active, disabled []store.DueWindow, err error) {
+func (j *Job) MonthWindows(ctx context.Context, month ratebatch.Month) (active, disabled []store.DueWindow, err error) {
 	x, err := j.readState(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	o := j.Options
-	end := month.AddDate(0, 1, 0)
 	o.WaitPeriods = 0
-	o.Now = later(j.Options.Now, end).AddDate(0, 1, 0)
+	o.Now = later(j.Options.Now, month.To).AddDate(0, 1, 0)
 	complete := map[string]store.Watermark{}
 	for region := range x.marks {
 		complete[region] = store.Watermark{Region: region, CompleteUntil: o.Now}
@@ -455,7 +466,7 @@ func (j *Job) MonthWindows(ctx context.Context, month time.Time) (active, disabl
 	}
 	all, _ := windows(x.usages, x.commits, nil, complete, o)
 	for _, w := range all {
-		w.First, w.Until = later(w.First, month), earlier(w.Until, end)
+		w.First, w.Until = later(w.First, month.From), earlier(w.Until, month.To)
 		switch {
 		case !w.First.Before(w.Until):
 		case isActive(x.scopes, w.Scope):
@@ -472,14 +483,44 @@ func isActive(scopes map[string]store.ScopeState, name string) bool {
 	return !ok || state.Active
 }
 
-func months(closed []store.ClosedMonth) []time.Time {
-	out := make([]time.Time, len(closed))
+// closedMonths are the months that are closed now, in order.
+func (j *Job) closedMonths(ctx context.Context) ([]ratebatch.Month, error) {
+	closed, err := j.Store.ClosedMonths(ctx)
+	out := make([]ratebatch.Month, len(closed))
 	for i, c := range closed {
-		out[i] = c.Month
+		out[i] = j.Options.Calendar.Named(c.Month)
+	}
+	slices.SortFunc(out, func(a, b ratebatch.Month) int { return a.From.Compare(b.From) })
+	return out, err
+}
+
+// outside takes the closed months out of the windows.
+func outside(windows []store.DueWindow, closed []ratebatch.Month) []store.DueWindow {
+	if len(closed) == 0 {
+		return windows
+	}
+	var out []store.DueWindow
+	for _, w := range windows {
+		for _, m := range closed {
+			if !w.First.Before(m.To) || !m.From.Before(w.Until) {
+				continue
+			}
+			before := w
+			before.Until = earlier(w.Until, m.From)
+			if before.First.Before(before.Until) {
+				out = append(out, before)
+			}
+			w.First = m.To
+		}
+		if w.First.Before(w.Until) {
+			out = append(out, w)
+		}
 	}
 	return out
 }
 
+// monthOf is the month in UTC: commits and hints are kept by it, whatever the
+// months that are billed.
 func monthOf(t time.Time) time.Time {
 	return time.Date(t.UTC().Year(), t.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
 }
@@ -505,16 +546,16 @@ func hashWindows(windows []store.DueWindow, states map[time.Time]store.MonthStat
 
 // openSince is the start of the earliest month that may be open: the one after
 // the closed months that follow one another from the first on.
-func openSince(closed []time.Time) time.Time {
+func openSince(closed []ratebatch.Month) time.Time {
 	if len(closed) == 0 {
 		return time.Unix(0, 0).UTC()
 	}
-	next := closed[0].AddDate(0, 1, 0)
+	next := closed[0].To
 	for _, month := range closed[1:] {
-		if !month.Equal(next) {
+		if !month.From.Equal(next) {
 			break
 		}
-		next = next.AddDate(0, 1, 0)
+		next = month.To
 	}
 	return next
 }
@@ -683,7 +724,8 @@ func (j *Job) passes(ctx context.Context, plan *Plan, result *Result, scopes map
 	for _, o := range overtaken {
 		next.windows = append(next.windows, store.DueWindow{Scope: o.Scope, First: o.Begin, Until: o.End, Again: o.Committed.Add(time.Microsecond)})
 	}
-	if err := j.due(ctx, &next, next.closed); err != nil {
+	next.windows = outside(next.windows, next.closed)
+	if err := j.due(ctx, &next, nil); err != nil {
 		return err
 	}
 	return j.passes(ctx, &next, result, scopes)

@@ -33,15 +33,29 @@ func ParseFirstPeriod(text string) (FirstPeriod, error) {
 	return FirstPeriod{Kind: "date", Date: date}, nil
 }
 
-// begin is where the periods of a scope begin whose usage begins at usage.
-func (f FirstPeriod) begin(usage time.Time, period time.Duration) time.Time {
+// String is the form that ParseFirstPeriod reads.
+func (f FirstPeriod) String() string {
 	switch f.Kind {
 	case "usage":
-		return ratebatch.PeriodAt(usage, period).Begin
+		return "usage"
 	case "date":
-		return ratebatch.PeriodAt(f.Date, period).Begin
+		return f.Date.Format(time.DateOnly)
 	default:
-		return time.Date(usage.UTC().Year(), usage.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
+		return "month"
+	}
+}
+
+// begin is where the periods of a scope begin whose usage begins at usage. A
+// date begins where the day does in the billing time zone.
+func (f FirstPeriod) begin(usage time.Time, o Options) time.Time {
+	switch f.Kind {
+	case "usage":
+		return ratebatch.PeriodAt(usage, o.Period).Begin
+	case "date":
+		day := time.Date(f.Date.Year(), f.Date.Month(), f.Date.Day(), 0, 0, 0, 0, o.Calendar.Zone())
+		return ratebatch.PeriodAt(day, o.Period).Begin
+	default:
+		return o.Calendar.MonthAt(usage).From
 	}
 }
 
@@ -104,7 +118,7 @@ func windows(usages []store.ScopeUsage, commits []store.CommitScope, states map[
 	for _, c := range commits {
 		rated[c.Scope] = c.First
 		if scopes[c.Scope] == nil && isActive(states, c.Scope) {
-			scopes[c.Scope] = &scope{first: c.First, until: earlier(complete, monthOf(c.Last).AddDate(0, 1, 0))}
+			scopes[c.Scope] = &scope{first: c.First, until: earlier(complete, o.Calendar.MonthAt(c.Last).To)}
 		}
 	}
 	var out []store.DueWindow
@@ -118,7 +132,7 @@ func windows(usages []store.ScopeUsage, commits []store.CommitScope, states map[
 			}
 			w.Scopes++
 		}
-		first := o.First.begin(s.first, o.Period)
+		first := o.First.begin(s.first, o)
 		if begun, ok := rated[name]; ok && o.First.Kind != "date" {
 			first = earlier(first, begun)
 		}

@@ -181,9 +181,9 @@ func TestOpenSinceSkipsTheClosedMonths(t *testing.T) {
 		"an open month in between": {[]string{"2026-08-01T00:00:00Z", "2026-10-01T00:00:00Z"}, "2026-09-01T00:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var closed []time.Time
+			var closed []ratebatch.Month
 			for _, c := range tt.closed {
-				closed = append(closed, at(c))
+				closed = append(closed, ratebatch.Calendar{}.Named(at(c)))
 			}
 			if got := openSince(closed); !got.Equal(at(tt.want)) {
 				t.Errorf("openSince = %s, want %s", got, tt.want)

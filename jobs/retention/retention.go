@@ -54,9 +54,10 @@ func (o Options) Validate() error {
 
 // Job removes what is old.
 type Job struct {
-	Store   *store.Store
-	Log     *slog.Logger
-	Options Options
+	Store    *store.Store
+	Log      *slog.Logger
+	Options  Options
+	Calendar ratebatch.Calendar // of the months whose lines go
 }
 
 // Plan is what would be removed.
@@ -69,7 +70,7 @@ type Plan struct {
 	Months       []string         `json:"months,omitempty"`  // whose lines go
 	Refused      []string         `json:"refused,omitempty"` // months that are old enough, and why they stay
 
-	months []time.Time
+	months []ratebatch.Month
 	void   []uuid.UUID
 }
 
@@ -120,16 +121,17 @@ func (j *Job) planMonths(ctx context.Context, p *Plan) error {
 		return err
 	}
 	for _, m := range months {
-		name := m.Month.Format("2006-01")
+		month := j.Calendar.Named(m.Month)
+		name := month.String()
 		switch {
-		case m.Month.AddDate(0, 1, 0).Add(j.Options.Lines).After(j.Options.Now):
+		case month.To.Add(j.Options.Lines).After(j.Options.Now):
 		case !m.Closed:
 			p.Refused = append(p.Refused, name+" is not closed")
 		case m.Exported.Before(m.ClosedAt):
 			p.Refused = append(p.Refused, name+" was not exported since it was closed")
 		default:
 			p.Months = append(p.Months, name)
-			p.months = append(p.months, m.Month)
+			p.months = append(p.months, month)
 		}
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 // MonthChange is one close or reopen of a month, in one currency.
@@ -60,22 +62,22 @@ func scanMonthTotal(rows driver.Rows) (MonthTotal, error) {
 	return t, err
 }
 
-func monthParams(month time.Time) Params {
-	return Params{"month": month.Format(time.DateOnly), "from": month, "to": month.AddDate(0, 1, 0)}
+func monthParams(month ratebatch.Month) Params {
+	return Params{"month": month.Date.Format(time.DateOnly), "from": month.From, "to": month.To}
 }
 
 // CurrentTotals sums the current commits of a month.
-func (s *Store) CurrentTotals(ctx context.Context, month time.Time) ([]MonthTotal, error) {
+func (s *Store) CurrentTotals(ctx context.Context, month ratebatch.Month) ([]MonthTotal, error) {
 	return Collect(ctx, s, "current_totals", monthParams(month), scanMonthTotal)
 }
 
 // FrozenTotals sums the commits that one close of a month froze.
-func (s *Store) FrozenTotals(ctx context.Context, month time.Time, closed uint32) ([]MonthTotal, error) {
-	return Collect(ctx, s, "frozen_totals", Params{"month": month.Format(time.DateOnly), "closed": closed}, scanMonthTotal)
+func (s *Store) FrozenTotals(ctx context.Context, month ratebatch.Month, closed uint32) ([]MonthTotal, error) {
+	return Collect(ctx, s, "frozen_totals", Params{"month": month.Date.Format(time.DateOnly), "closed": closed}, scanMonthTotal)
 }
 
 // LineTotals sums the lines of a month's current commits, from the lines.
-func (s *Store) LineTotals(ctx context.Context, month time.Time) (MonthTotal, error) {
+func (s *Store) LineTotals(ctx context.Context, month ratebatch.Month) (MonthTotal, error) {
 	var t MonthTotal
 	err := s.Row(ctx, "line_totals", monthParams(month), &t.Lines, &t.LineDigest, &t.Total)
 	return t, err
@@ -83,14 +85,14 @@ func (s *Store) LineTotals(ctx context.Context, month time.Time) (MonthTotal, er
 
 // FreezeMonth writes down the month's current commits under a close's number;
 // they count once the close does.
-func (s *Store) FreezeMonth(ctx context.Context, month time.Time, closed uint32, reason, author string) error {
+func (s *Store) FreezeMonth(ctx context.Context, month ratebatch.Month, closed uint32, reason, author string) error {
 	params := monthParams(month)
 	params["closed"], params["reason"], params["author"] = closed, reason, author
 	return s.Exec(ctx, "freeze_month", params)
 }
 
 // PutMonthClose makes a close or a reopen count.
-func (s *Store) PutMonthClose(ctx context.Context, m MonthChange, totals []MonthTotal) error {
+func (s *Store) PutMonthClose(ctx context.Context, month ratebatch.Month, m MonthChange, totals []MonthTotal) error {
 	var currencies, sums []string
 	var periods, lines, digests []uint64
 	if len(totals) == 0 {
@@ -100,7 +102,7 @@ func (s *Store) PutMonthClose(ctx context.Context, m MonthChange, totals []Month
 		currencies, sums = append(currencies, t.Currency), append(sums, t.Total.String())
 		periods, lines, digests = append(periods, t.Periods), append(lines, t.Lines), append(digests, t.LineDigest)
 	}
-	return s.Exec(ctx, "insert_month_close", Params{"month": m.Month.Format(time.DateOnly), "closed": m.Closed, "kind": m.Kind, "currencies": currencies,
+	return s.Exec(ctx, "insert_month_close", Params{"month": month.Date.Format(time.DateOnly), "first": month.From, "until": month.To, "closed": m.Closed, "kind": m.Kind, "currencies": currencies,
 		"periods": numbers(periods), "lines": numbers(lines), "line_digests": numbers(digests), "totals": sums, "reason": m.Reason, "author": m.Author})
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
@@ -138,14 +139,14 @@ func TestAClosedMonthShowsWhatWasFrozen(t *testing.T) {
 	p.commit(run, "alpha", 0, 2, 1)
 	p.note()
 	p.want("2 2", true)
-	if err := p.s.FreezeMonth(t.Context(), november, 1, "end", "tester"); err != nil {
+	if err := p.s.FreezeMonth(t.Context(), ratebatch.Calendar{}.Named(november), 1, "end", "tester"); err != nil {
 		t.Fatal(err)
 	}
-	frozen, err := p.s.FrozenTotals(t.Context(), november, 1)
+	frozen, err := p.s.FrozenTotals(t.Context(), ratebatch.Calendar{}.Named(november), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.s.PutMonthClose(t.Context(), store.MonthChange{Month: november, Closed: 1, Kind: "close", Reason: "end", Author: "tester"}, frozen); err != nil {
+	if err := p.s.PutMonthClose(t.Context(), ratebatch.Calendar{}.Named(november), store.MonthChange{Closed: 1, Kind: "close", Reason: "end", Author: "tester"}, frozen); err != nil {
 		t.Fatal(err)
 	}
 	p.want("2 2", true)

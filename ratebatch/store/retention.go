@@ -8,6 +8,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/uuid"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 // DeadAttempts counts the attempts that began before a time and committed
@@ -118,11 +120,11 @@ func (s *Store) LineMonths(ctx context.Context) ([]LineMonth, error) {
 }
 
 // DropLineMonth removes the rated lines of a month.
-func (s *Store) DropLineMonth(ctx context.Context, month time.Time) error {
+func (s *Store) DropLineMonth(ctx context.Context, month ratebatch.Month) error {
 	if err := s.forgetPlainMonths(ctx); err != nil {
 		return err
 	}
-	return s.Exec(ctx, "drop_line_month", Params{"month": month.Format("200601")})
+	return s.Exec(ctx, "drop_line_month", Params{"from": month.From, "to": month.To})
 }
 
 // forgetPlainMonths takes back every hint of plain_months. It comes before rows

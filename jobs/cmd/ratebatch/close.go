@@ -11,11 +11,12 @@ import (
 	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/jobs/closing"
 	"github.com/ratebatch/ratebatch/jobs/rate"
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
 func (p *program) closingJob(s *store.Store, o rate.Options) *closing.Job {
-	return &closing.Job{Store: s, Log: p.log, Period: o.Period, Author: author(), Windows: func(ctx context.Context, month time.Time) (closing.Windows, error) {
+	return &closing.Job{Store: s, Log: p.log, Period: o.Period, Author: author(), Windows: func(ctx context.Context, month ratebatch.Month) (closing.Windows, error) {
 		active, disabled, err := (&rate.Job{Store: s, Log: p.log, Options: o}).MonthWindows(ctx, month)
 		return closing.Windows{Active: active, Disabled: disabled}, err
 	}}
@@ -46,17 +47,24 @@ open month. Periods of disabled scopes are settled as disabled.
 			if err != nil {
 				return err
 			}
-			m, err := closing.ParseMonth(month)
-			if err != nil {
+			if _, err := (ratebatch.Calendar{}).ParseMonth(month); err != nil {
 				return err
 			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+				options, err := o.settle(ctx, s, options)
+				if err != nil {
+					return err
+				}
+				m, err := options.Calendar.ParseMonth(month)
+				if err != nil {
+					return err
+				}
 				return p.close(ctx, p.closingJob(s, options), o.jobOptions, m, reason, dryRun)
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&month, "month", "", "month to close (UTC), such as 2026-11")
+	f.StringVar(&month, "month", "", "month to close, such as 2026-11")
 	f.StringVar(&reason, "reason", "", "a note that is kept with the close")
 	f.BoolVar(&list, "list", false, "list every close and reopen, and what was corrected since")
 	f.BoolVar(&dryRun, "dry-run", false, "check the month and print its totals; write nothing")
@@ -65,7 +73,7 @@ open month. Periods of disabled scopes are settled as disabled.
 	return cmd
 }
 
-func (p *program) close(ctx context.Context, job *closing.Job, jo jobOptions, month time.Time, reason string, dryRun bool) error {
+func (p *program) close(ctx context.Context, job *closing.Job, jo jobOptions, month ratebatch.Month, reason string, dryRun bool) error {
 	if dryRun {
 		plan, err := job.Plan(ctx, month)
 		if err != nil {
@@ -139,13 +147,20 @@ func newReopenCmd(p *program) *cobra.Command {
 		Example: `  ratebatch reopen --month 2026-11 --reason "ticket 901"`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := closing.ParseMonth(month)
-			if err != nil {
+			if _, err := (ratebatch.Calendar{}).ParseMonth(month); err != nil {
 				return err
 			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+				b, err := readBilling(ctx, s)
+				if err != nil {
+					return err
+				}
+				m, err := b.calendar.ParseMonth(month)
+				if err != nil {
+					return err
+				}
 				job := &closing.Job{Store: s, Log: p.log, Author: author()}
-				err := p.underLease(ctx, s, "reopen", "rate", jo, func(ctx context.Context, _ *jobs.Run) (map[string]string, error) {
+				err = p.underLease(ctx, s, "reopen", "rate", jo, func(ctx context.Context, _ *jobs.Run) (map[string]string, error) {
 					return map[string]string{"month": month}, job.Reopen(ctx, m, reason)
 				})
 				if err != nil {
@@ -155,7 +170,7 @@ func newReopenCmd(p *program) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&month, "month", "", "month to open (UTC), such as 2026-11")
+	cmd.Flags().StringVar(&month, "month", "", "month to open, such as 2026-11")
 	cmd.Flags().StringVar(&reason, "reason", "", "why (mandatory)")
 	jo.addFlags(cmd)
 	return cmd

@@ -6,6 +6,7 @@ import "github.com/spf13/cobra"
 func commands(p *program) []*cobra.Command {
 	return []*cobra.Command{
 		newMigrateCmd(p),
+		newIngestCmd(p),
 		newRollupCmd(p),
 		newRateCmd(p),
 		newReprocessCmd(p),
@@ -24,6 +25,7 @@ func commands(p *program) []*cobra.Command {
 		newScopesCmd(p),
 		newWatermarkCmd(p),
 		newStatusCmd(p),
+		newSettingsCmd(p),
 		newTopicsCmd(p),
 		newSimulateCmd(p),
 		newDemoCmd(p),

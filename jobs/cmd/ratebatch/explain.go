@@ -141,11 +141,15 @@ func lineID(l *store.FoundLine) string {
 func findLine(ctx context.Context, s *store.Store, id string, o explainOptions) (*store.FoundLine, error) {
 	filter := store.LineFilter{Scope: o.scope, Metric: o.metric, Resource: o.resource, From: time.Unix(0, 0), To: store.OpenEnd}
 	if o.month != "" {
-		month, err := time.Parse("2006-01", o.month)
+		b, err := readBilling(ctx, s)
 		if err != nil {
-			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("--month %q", o.month), Hint: "write it as 2026-11"}
+			return nil, err
 		}
-		filter.From, filter.To = month, month.AddDate(0, 1, 0)
+		month, err := b.calendar.ParseMonth(o.month)
+		if err != nil {
+			return nil, err
+		}
+		filter.From, filter.To = month.From, month.To
 	}
 	if o.begin != "" {
 		begin, err := parseMoment("begin", o.begin)

@@ -121,7 +121,7 @@ var faultJobs = []faultJob{
 	}},
 	{name: "close", prepare: func(b *billed) { b.rateWhole("hold") }, run: func(ctx context.Context, p *program, s *store.Store) error {
 		november, _ := wholeMonths()
-		err := p.close(ctx, p.closingJob(s, faultOptions("hold")), jobOptions{}, november, "test", false)
+		err := p.close(ctx, p.closingJob(s, faultOptions("hold")), jobOptions{}, ratebatch.Calendar{}.Named(november), "test", false)
 		if err != nil && strings.Contains(err.Error(), "is closed already") {
 			return nil // it was closed before the answer was lost
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // billing time zones, also where the machine has none
 
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
 )

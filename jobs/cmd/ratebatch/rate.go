@@ -56,9 +56,9 @@ func (o *jobOptions) validate() error {
 // addPeriodFlags adds what says which periods there are.
 func (o *rateOptions) addPeriodFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.DurationVar(&o.period, "period", time.Hour, "length of a period; it must divide a day")
+	f.DurationVar(&o.period, "period", 0, "length of a period; it must divide a day (default: that of earlier runs, at first 1h)")
 	f.IntVar(&o.waitPeriods, "wait-periods", 2, "a period is ready when begin + wait-periods × period < now")
-	f.StringVar(&o.first, "first-period", "month", "where a scope's first period begins: month (the start of the month of its first usage), usage, or a date")
+	f.StringVar(&o.first, "first-period", "", "where a scope's first period begins: month (the start of the month of its first usage), usage, or a date (default: that of earlier runs of rate, at first month)")
 	f.StringVar(&o.now, "now", "", "judge readiness at this moment (RFC 3339) instead of the clock's")
 	f.Uint64Var(&o.maxPassRows, "max-pass-rows", rate.DefaultMaxPassRows, "cut a backlog into passes of at most so many usage rows")
 }
@@ -93,7 +93,11 @@ func (o *rateOptions) options(now time.Time) (rate.Options, error) {
 	if err := o.jobOptions.validate(); err != nil {
 		return rate.Options{}, err
 	}
-	out := rate.Options{Late: late, Shard: shard, Now: now.UTC(), Period: o.period, WaitPeriods: o.waitPeriods, First: first, MaxPassRows: o.maxPassRows, Author: author()}
+	period := o.period
+	if period == 0 {
+		period = time.Hour // until the database was asked (settle)
+	}
+	out := rate.Options{Late: late, Shard: shard, Now: now.UTC(), Period: period, WaitPeriods: o.waitPeriods, First: first, MaxPassRows: o.maxPassRows, Author: author()}
 	return out, out.Validate()
 }
 
@@ -126,6 +130,15 @@ counts; the next one rates what is still due.
 				return err
 			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+				options, err := o.settle(ctx, s, options)
+				if err != nil {
+					return err
+				}
+				if !o.dryRun {
+					if err := o.remember(ctx, s, options); err != nil {
+						return err
+					}
+				}
 				return p.rate(ctx, s, options, o.jobOptions, o.dryRun)
 			})
 		},

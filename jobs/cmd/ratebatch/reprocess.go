@@ -85,6 +85,10 @@ func (p *program) withReprocess(ctx context.Context, o *rateOptions, use func(co
 		return err
 	}
 	return p.withStore(ctx, func(ctx context.Context, s *store.Store) error {
+		options, err := o.settle(ctx, s, options)
+		if err != nil {
+			return err
+		}
 		return use(ctx, p.reprocessJob(s, options))
 	})
 }

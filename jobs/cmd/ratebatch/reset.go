@@ -24,6 +24,7 @@ func newResetCmd(p *program) *cobra.Command {
 	var jo jobOptions
 	var to, now string
 	var yes, dryRun bool
+	var period time.Duration
 	cmd := &cobra.Command{
 		Use:   "reset (--scope ID … | --all) --to TIME --reason TEXT",
 		Short: "Forget what was rated from a time on; the next rate starts exactly there",
@@ -47,10 +48,21 @@ refused (exit 20): they could not be rated again.
 				o.Now = p.now()
 			}
 			o.Author = author()
+			o.Period = period
+			if period == 0 {
+				o.Period = 5 * time.Minute // the rest is checked before the database is asked
+			}
 			if err := errors.Join(o.Validate(), jo.validate()); err != nil {
 				return err
 			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+				b, err := readBilling(ctx, s)
+				if err != nil {
+					return err
+				}
+				if o.Period, err = b.length(period); err != nil {
+					return err
+				}
 				job := &reset.Job{Store: s, Log: p.log, Options: o}
 				return p.reset(ctx, job, jo, yes, dryRun)
 			})
@@ -60,7 +72,7 @@ refused (exit 20): they could not be rated again.
 	f.StringArrayVar(&o.Scopes, "scope", nil, "scope to reset; may be given several times")
 	f.BoolVar(&o.All, "all", false, "reset every scope")
 	f.StringVar(&to, "to", "", "forget the periods that begin at this moment or later (RFC 3339 or a date, UTC)")
-	f.DurationVar(&o.Period, "period", time.Hour, "length of a period")
+	f.DurationVar(&period, "period", 0, "length of a period (default: that of earlier runs)")
 	f.StringVar(&o.Reason, "reason", "", "why (mandatory); it is kept with every period")
 	f.StringVar(&now, "now", "", "judge retention at this moment instead of the clock's")
 	f.BoolVar(&yes, "yes", false, "do not ask")

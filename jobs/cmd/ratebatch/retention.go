@@ -41,7 +41,11 @@ samples have TTLs of their own: 'ratebatch migrate --retention …'.
 				return err
 			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
-				return p.retention(ctx, &retention.Job{Store: s, Log: p.log, Options: o}, jo, dryRun)
+				b, err := readBilling(ctx, s)
+				if err != nil {
+					return err
+				}
+				return p.retention(ctx, &retention.Job{Store: s, Log: p.log, Options: o, Calendar: b.calendar}, jo, dryRun)
 			})
 		},
 	}

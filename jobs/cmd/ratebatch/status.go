@@ -65,6 +65,10 @@ when a scope fails.
 				return err
 			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+				options, err := o.settle(ctx, s, options)
+				if err != nil {
+					return err
+				}
 				x, err := readStatus(ctx, p, s, options)
 				if err != nil {
 					return err

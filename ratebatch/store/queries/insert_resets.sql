@@ -10,6 +10,6 @@ FROM (
     SELECT p.scope AS scope, p.begin AS begin, argMax(p.end, p.rank) AS end, max(p.revision) AS revision, argMax(p.kind, p.rank) AS kind
     FROM period_commits AS p
     WHERE p.begin >= {to:DateTime('UTC')} AND (empty({scopes:Array(String)}) OR has({scopes:Array(String)}, p.scope))
-      AND toStartOfMonth(p.begin, (SELECT zone FROM billing_zone)) NOT IN (SELECT month FROM closed_months) AND p.run_id NOT IN (SELECT run_id FROM void_attempts)
+      AND NOT arrayExists(m -> p.begin >= m.1 AND p.begin < m.2, (SELECT groupArray((c.first, c.until)) FROM closed_months AS c)) AND p.run_id NOT IN (SELECT run_id FROM void_attempts)
     GROUP BY p.scope, p.begin)
 WHERE kind != 'reset'

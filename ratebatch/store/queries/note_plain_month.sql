@@ -17,5 +17,5 @@ FROM (
         SELECT l.scope, toDate(l.begin), 0, 0, 0, count(), 0
         FROM rated_lines AS l WHERE toYYYYMM(l.begin) = {month:UInt32} GROUP BY l.scope, toDate(l.begin)) AS u
     GROUP BY u.scope, u.day) AS d
-WHERE {month:UInt32} NOT IN (SELECT toYYYYMM(month) FROM closed_months)
+WHERE NOT arrayExists(m -> toYYYYMM(m.1) <= {month:UInt32} AND toYYYYMM(m.2 - 1) >= {month:UInt32}, (SELECT groupArray((k.first, k.until)) FROM closed_months AS k))
 HAVING countIf(d.commits != d.periods OR d.said != d.lines OR d.void > 0) = 0 AND sum(d.commits) > 0

@@ -1,0 +1,19 @@
+-- table:   rated
+-- purpose: The rated lines that count, as 048_rated.sql has it, with closed months by the instants they consist of.
+-- why:     a closed month begins and ends in the billing time zone; by UTC's months the hours between would count twice or not at all.
+CREATE OR REPLACE VIEW {{view "rated"}} AS
+SELECT * FROM {{name "rated_lines"}}
+WHERE toYYYYMM(begin) IN (SELECT n.month FROM {{name "plain_now"}} AS n)
+UNION ALL
+SELECT * FROM {{name "rated_lines"}}
+WHERE toYYYYMM(begin) NOT IN (SELECT n.month FROM {{name "plain_now"}} AS n) AND key IN (
+    SELECT argMax(if(kind = 'rated', key, 0), rank)
+    FROM {{name "period_commits"}}
+    WHERE run_id NOT IN (SELECT run_id FROM {{name "void_attempts"}})
+      AND toYYYYMM(begin) NOT IN (SELECT n.month FROM {{name "plain_now"}} AS n)
+      AND NOT arrayExists(m -> begin >= m.1 AND begin < m.2, (SELECT groupArray((c.first, c.until)) FROM {{name "closed_months"}} AS c))
+    GROUP BY scope, begin
+    UNION ALL
+    SELECT f.key FROM {{name "month_commits"}} AS f
+    WHERE f.kind = 'commit' AND toYYYYMM(f.begin) NOT IN (SELECT n.month FROM {{name "plain_now"}} AS n)
+      AND (f.month, f.closed) IN (SELECT c.month, c.closed FROM {{name "closed_months"}} AS c))
