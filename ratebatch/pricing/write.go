@@ -15,6 +15,30 @@ func write(in Input, dims *dimensions, levels []*big.Int, f form, coefficients [
 	add := func(expression, alias string) { common = append(common, expression+" AS "+alias) }
 	add("reinterpretAsInt128(qty)", "q_")
 
+	add(lookup(combination(in, dims, levels), dims, cells, numbers), "c_")
+
+	maxima := make([]string, len(coefficients))
+	for i, c := range coefficients {
+		maxima[i] = "'" + c.qmax.String() + "'"
+	}
+	out := Expression{Form: f.name, Coefficients: len(coefficients)}
+	for _, c := range coefficients {
+		out.Uses = append(out.Uses, Use{Rule: c.rule, Bucket: c.bucket, Zero: !c.inGo && c.a.IsZero() && c.b.IsZero(), InGo: c.inGo})
+	}
+	changed := quote(ChangedMessage)
+	out.Guard = fmt.Sprintf("throwIf(c_ = 0, %s) = 0 AND throwIf(q_ > %[2]s OR -q_ > %[2]s, %[1]s) = 0", changed, element(maxima, "Int128", "c_"))
+	out.Inner = strings.Join(common, ",\n    ")
+	if inSQL < len(coefficients) {
+		out.GoGuard = fmt.Sprintf("%s AND c_ > %d", out.Guard, inSQL)
+		out.Guard = fmt.Sprintf("%s AND c_ <= %d", out.Guard, inSQL)
+	}
+	out.Columns = arithmetic(f, coefficients)
+	return out
+}
+
+// combination numbers the row's combination: window, scope class, values of
+// the fields and, if there are levels, the step.
+func combination(in Input, dims *dimensions, levels []*big.Int) string {
 	var terms []string
 	for _, boundary := range in.Boundaries {
 		terms = append(terms, fmt.Sprintf("(begin >= toDateTime(%d, 'UTC'))", boundary.Unix()))
@@ -37,21 +61,15 @@ func write(in Input, dims *dimensions, levels []*big.Int, f form, coefficients [
 	if len(terms) > 0 {
 		number = fmt.Sprintf("(%s) * %d + (%s)", number, dims.steps, strings.Join(terms, " + "))
 	}
-	add(lookup(number, dims, cells, numbers), "c_")
+	return number
+}
 
-	as, bs, maxima, rules, buckets := columns(f, coefficients)
-	out := Expression{Form: f.name, Coefficients: len(coefficients)}
-	for _, c := range coefficients {
-		out.Uses = append(out.Uses, Use{Rule: c.rule, Bucket: c.bucket, Zero: !c.inGo && c.a.IsZero() && c.b.IsZero(), InGo: c.inGo})
-	}
-	changed := quote(ChangedMessage)
-	out.Guard = fmt.Sprintf("throwIf(c_ = 0, %s) = 0 AND throwIf(q_ > %[2]s OR -q_ > %[2]s, %[1]s) = 0", changed, element(maxima, "Int128", "c_"))
-	out.Inner = strings.Join(common, ",\n    ")
-	common = nil
-	if inSQL < len(coefficients) {
-		out.GoGuard = fmt.Sprintf("%s AND c_ > %d", out.Guard, inSQL)
-		out.Guard = fmt.Sprintf("%s AND c_ <= %d", out.Guard, inSQL)
-	}
+// arithmetic is the columns from the raw quantity q_ and the coefficient's
+// number c_ to price, rule and bucket.
+func arithmetic(f form, coefficients []coefficient) string {
+	var common []string
+	add := func(expression, alias string) { common = append(common, expression+" AS "+alias) }
+	as, bs, rules, buckets := columns(f, coefficients)
 	switch f.name {
 	case "exact", "int128":
 		add(element(as, "Int128", "c_"), "a_")
@@ -81,8 +99,7 @@ func write(in Input, dims *dimensions, levels []*big.Int, f form, coefficients [
 	} else {
 		add("''", "bucket")
 	}
-	out.Columns = strings.Join(common, ",\n    ")
-	return out
+	return strings.Join(common, ",\n    ")
 }
 
 // position is the 1-based place of a LowCardinality column's value among
@@ -124,7 +141,7 @@ func lookup(number string, dims *dimensions, cells map[uint64]int, numbers []int
 }
 
 // columns are the coefficients as literals, in the order of their numbers.
-func columns(f form, coefficients []coefficient) (as, bs, maxima, rules, buckets []string) {
+func columns(f form, coefficients []coefficient) (as, bs, rules, buckets []string) {
 	for _, c := range coefficients {
 		a, b := new(big.Int), new(big.Int)
 		if !c.inGo {
@@ -132,11 +149,10 @@ func columns(f form, coefficients []coefficient) (as, bs, maxima, rules, buckets
 		}
 		as = append(as, "'"+a.String()+"'")
 		bs = append(bs, "'"+b.String()+"'")
-		maxima = append(maxima, "'"+c.qmax.String()+"'")
 		rules = append(rules, quote(c.rule))
 		buckets = append(buckets, quote(c.bucket))
 	}
-	return as, bs, maxima, rules, buckets
+	return as, bs, rules, buckets
 }
 
 // plus adds the fixed part, if any coefficient has one.

@@ -13,6 +13,6 @@ SELECT if(p.end = toDateTime(0, 'UTC'), l.scope, p.scope) AS scope, if(p.end = t
 FROM (SELECT * FROM pass_periods WHERE run_id = {run_id:UUID} AND NOT lost) AS p
 FULL JOIN (SELECT * FROM pass_lines WHERE run_id = {run_id:UUID}) AS l ON p.scope = l.scope AND p.begin = l.begin
 WHERE p.end = toDateTime(0, 'UTC') OR p.usage_rows != p.usage_keys OR l.lines != l.keys OR p.usage_rows != l.usage_rows
-   OR p.usage_qty != l.qty OR (l.lines = l.usage_rows AND p.usage_fingerprint != l.usage_fingerprint)
+   OR p.usage_qty != l.qty OR p.usage_fingerprint != l.usage_fingerprint
 ORDER BY scope, begin
 LIMIT 1000
