@@ -1,6 +1,7 @@
 package exporter_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -269,5 +270,61 @@ func TestAnAppendDeliveryWhoseFilesAreGoneHalts(t *testing.T) {
 	}
 	if _, err := exporter.Run(t.Context(), in); ratebatch.ExitCode(err) != ratebatch.ExitHalted || !strings.Contains(err.Error(), "missing or damaged") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Whatever step an append delivery breaks at, the deliveries before it stand
+// and are all that readers see; the next run adds everything once.
+func TestAFailureAtAnyStepLeavesTheAppendDeliveriesBefore(t *testing.T) {
+	s := openStore(t)
+	hour := func(n int) time.Time { return exporttest.Hour("2026-03", n) }
+	first := uuid.New()
+	exporttest.Insert(t, s, first, 1, exporttest.Line{Scope: "alpha", Begin: hour(0), Price: "10"})
+	exporttest.Commit(t, s, first, 1, "alpha", hour(0), hour(10))
+	started := t.TempDir()
+	in := input(t, s, started)
+	in.Mechanism, in.Partition, in.Partial, in.Workers = exporter.Append, exporter.Whole, true, 1
+	before := export(t, in)
+	// A new line, and another price of the old one: two files.
+	second, third := uuid.New(), uuid.New()
+	exporttest.Insert(t, s, second, 1, exporttest.Line{Scope: "alpha", Begin: hour(10), Price: "3"})
+	exporttest.Commit(t, s, second, 1, "alpha", hour(10), hour(12))
+	exporttest.Insert(t, s, third, 2, exporttest.Line{Scope: "alpha", Begin: hour(0), Price: "12"})
+	exporttest.Commit(t, s, third, 2, "alpha", hour(0), hour(1))
+	old := files(t, started)[before.Manifest]
+	for n := int64(1); ; n++ {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(started)); err != nil {
+			t.Fatal(err)
+		}
+		whole, err := bucketfile.New(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := in
+		b := &broken{Bucket: whole}
+		b.left.Store(n)
+		in.Bucket = b
+		_, failed := exporter.Run(t.Context(), in)
+		if failed == nil {
+			if n < 8 {
+				t.Errorf("an append delivery has only %d steps", n-1)
+			}
+			return // every step was tried
+		}
+		if !errors.Is(failed, errBroken) {
+			t.Fatalf("step %d: %v", n, failed)
+		}
+		if files(t, dir)[before.Manifest] != old {
+			t.Errorf("step %d: the manifest is another", n)
+		}
+		in.Bucket = whole
+		again := export(t, in)
+		if again.Increment.Sequence != 2 || again.Rows != 2 || again.Totals["EUR"] != "15" {
+			t.Errorf("step %d, the rerun: %+v", n, again)
+		}
+		if v, err := exporter.Verify(t.Context(), whole, nil); err != nil || len(v) != 1 || len(v[0].Problems) > 0 || v[0].Totals["EUR"] != "15" {
+			t.Errorf("step %d, the rerun: %+v (%v)", n, v, err)
+		}
 	}
 }
