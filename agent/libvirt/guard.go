@@ -20,6 +20,10 @@ const (
 	typeMessage = 2
 )
 
+// subscribed are the messages of the events that subscribe asks for:
+// lifecycle, reboot, device removed, device added, metadata change.
+var subscribed = map[uint32]bool{318: true, 319: true, 333: true, 354: true, 379: true}
+
 // guard stands between go-libvirt and the wire. Inbound it lets only packets
 // through that go-libvirt can bear: it panics in its own goroutine on a length
 // below the header's, allocates whatever length it is told, and blocks for ever
@@ -110,7 +114,7 @@ func (g *guard) broken(err error) error {
 // admit checks the header of a packet from libvirtd.
 func (g *guard) admit() error {
 	word := func(i int) uint32 { return binary.BigEndian.Uint32(g.header[4*i:]) }
-	size, kind, serial, status := word(0), word(4), word(5), word(6)
+	size, proc, kind, serial, status := word(0), word(3), word(4), word(5), word(6)
 	if size < headerSize || size > maxPacket {
 		return fmt.Errorf("libvirtd sent a packet of %d bytes; a packet has %d to %d", size, headerSize, maxPacket)
 	}
@@ -120,12 +124,14 @@ func (g *guard) admit() error {
 		_, asked := g.waiting[serial]
 		delete(g.waiting, serial)
 		g.mu.Unlock()
-		if !asked || status > 1 {
+		if !asked || status > 1 || subscribed[proc] {
 			return fmt.Errorf("libvirtd sent a reply (serial %d, status %d) that belongs to no call", serial, status)
 		}
 	case typeMessage:
-		if serial != 0 {
-			return fmt.Errorf("libvirtd sent an event with serial %d", serial)
+		// Events carry a serial that means nothing (libvirtd's is 1), and
+		// go-libvirt takes an event it does not know for the reply to that serial.
+		if !subscribed[proc] {
+			return fmt.Errorf("libvirtd sent event %d, which nobody subscribed to", proc)
 		}
 	default:
 		return fmt.Errorf("libvirtd sent a packet of type %d, which nobody asked for", kind)
