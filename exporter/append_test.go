@@ -200,12 +200,29 @@ func TestAnAppendDeliveryHoldsWhatIsNewAndNothingElse(t *testing.T) {
 	}
 	// vm-1 costs more, vm-2 went, vm-3 is late usage; then a run that changes nothing.
 	rate(t, s, "2026-03", 2, map[string]string{"vm-1": "12", "vm-3": "1"})
+	// Retention keeps the first revision, which the append delivery still shows,
+	// although the month was exported to another place meanwhile.
+	removable := func() uint64 {
+		x, err := s.Superseded(t.Context(), time.Now().Add(time.Hour), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x.Removable
+	}
+	other := input(t, s, t.TempDir())
+	export(t, other)
+	if n := removable(); n != 0 {
+		t.Errorf("retention would remove %d commits that the next append delivery needs", n)
+	}
 	dry := in
 	dry.DryRun = true
 	if r := export(t, dry); !r.DryRun || r.Increment.Sequence != 2 || r.Increment.Adjusted != 1 {
 		t.Errorf("dry run: %+v", r)
 	}
 	second := export(t, in)
+	if n := removable(); n != 1 {
+		t.Errorf("retention would remove %d commits after all places have what took their place", n)
+	}
 	prices := map[any]any{}
 	for _, f := range manifest(t, dir, second).Files {
 		if !strings.HasPrefix(f.Path, "delivery="+second.Delivery+"/") {
@@ -227,7 +244,7 @@ func TestAnAppendDeliveryHoldsWhatIsNewAndNothingElse(t *testing.T) {
 		t.Errorf("a revision that changes nothing: %+v", r)
 	}
 	var places []string
-	if err := s.Conn().QueryRow(t.Context(), "SELECT groupArray(concat(mechanism, ' ', toString(rows), ' ', toString(totals['EUR']))) FROM (SELECT * FROM exports ORDER BY exported_at)").Scan(&places); err != nil || !slices.Equal(places, []string{"append 2 15", "append 3 -2", "append 0 0"}) {
+	if err := s.Conn().QueryRow(t.Context(), "SELECT groupArray(concat(mechanism, ' ', toString(rows), ' ', toString(totals['EUR']))) FROM (SELECT * FROM exports ORDER BY exported_at)").Scan(&places); err != nil || !slices.Equal(places, []string{"append 2 15", "overwrite 2 13", "append 3 -2", "append 0 0"}) {
 		t.Errorf("table exports: %q (%v)", places, err)
 	}
 

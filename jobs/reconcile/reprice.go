@@ -17,7 +17,8 @@ import (
 // usage they stand for and by the plan and metrics that their commits name: a
 // price that ClickHouse folded, multiplied or rounded wrongly shows here. It is
 // a spot check, since a pass is fast for not doing this; every run draws other
-// lines.
+// lines. A line of tiered prices stands for no price of its own: it depends on
+// the month before it.
 
 // terms prices lines by the versions they were rated by.
 type terms struct {
@@ -115,7 +116,7 @@ func (j *Job) reprice(ctx context.Context, r *Report, w store.ExportWindow) erro
 		if err != nil {
 			return err
 		}
-		if !ok {
+		if !ok || e.HasTiers(l.Metric) {
 			unknown++
 			continue
 		}
@@ -133,7 +134,7 @@ func (j *Job) reprice(ctx context.Context, r *Report, w store.ExportWindow) erro
 		compare(r, step, what, drawn, same, note)
 	}
 	if unknown > 0 {
-		r.unknown(step, fmt.Sprintf("%d more lines drawn", unknown), "the plan or the metrics they were rated by are not stored")
+		r.unknown(step, fmt.Sprintf("%d more lines drawn", unknown), "their price depends on the month so far (tiers, discounts, minimums), or the plan or metrics they were rated by are not stored")
 	}
 	return nil
 }

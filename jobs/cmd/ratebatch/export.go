@@ -332,7 +332,8 @@ func (p *program) exportStream(ctx context.Context, s *store.Store, o export.Opt
 	result, err := exporter.Stream(ctx, exporter.Input{Store: s, Dataset: o.Datasets[0], Month: o.Month, Calendar: b.calendar, Partial: o.Partial, Expected: expected, Now: o.Now, Log: p.log,
 		FocusVersion: o.FocusVersion, Operator: o.Operator, RoundTo: o.RoundTo}, p.stdout)
 	if err == nil {
-		p.log.InfoContext(ctx, "streamed", "dataset", result.Dataset, "month", result.Month, "rows", result.Rows, "commits", result.Commits)
+		p.log.InfoContext(ctx, "streamed", "dataset", result.Dataset, "month", result.Month, "rows", result.Rows, "commits", result.Commits,
+			"open", result.Open, "partial", result.Partial, "complete_until", result.CompleteUntil)
 	}
 	return err
 }
