@@ -39,6 +39,7 @@ func describe(text string) (description, error) {
 	var path []string
 	var nic nicXML
 	var tap string
+	started := false
 	inNova, seenNova := 0, false // inNova is the path's length at nova:instance
 	for n := 0; ; n++ {
 		if n > maxTokens {
@@ -46,7 +47,7 @@ func describe(text string) (description, error) {
 		}
 		tok, err := dec.Token()
 		if errors.Is(err, io.EOF) {
-			if len(path) > 0 || n == 0 {
+			if len(path) > 0 || !started {
 				return d, errors.New("the domain XML is cut short")
 			}
 			return d, nil
@@ -61,6 +62,10 @@ func describe(text string) (description, error) {
 			if len(path) == maxDepth {
 				return d, fmt.Errorf("the domain XML is nested deeper than %d elements", maxDepth)
 			}
+			if len(path) == 0 && (started || t.Name.Local != "domain") {
+				return d, errors.New("the domain XML is something else than one domain")
+			}
+			started = true
 			path = append(path, t.Name.Local)
 			switch at := strings.Join(path[min(1, len(path)):], "/"); {
 			case inNova > 0:
