@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ratebatch/ratebatch/agent/wire"
+	"github.com/ratebatch/ratebatch/agent/wire/broker"
 	"github.com/ratebatch/ratebatch/fixtures/simulate"
 	"github.com/ratebatch/ratebatch/ratebatch"
 )
@@ -69,7 +70,9 @@ func (p *program) simulateToKafka(ctx context.Context, cloud simulate.Cloud, o s
 		return &ratebatch.ConfigError{Err: err}
 	}
 	defer client.Close()
-	if err := brokers.Ping(ctx, client, 20*time.Second); err != nil {
+	if err := brokers.Ping(ctx, client, 20*time.Second); broker.IsLoginFailure(err) {
+		return &ratebatch.ConfigError{Err: err, Hint: "check the user, its password and the mechanism"}
+	} else if err != nil {
 		return &ratebatch.TryAgainError{Err: err, Hint: "check the address, TLS and the login if it stays like this"}
 	}
 	cloud = cloud.WithDefaults()
