@@ -107,7 +107,7 @@ func (o *Options) validate() error {
 			ok = rest != ""
 		case "tcp", "ssl":
 			host, port, err := net.SplitHostPort(rest)
-			ok = err == nil && host != "" && port != ""
+			ok = err == nil && host != "" && port != "" && !strings.Contains(host, "/")
 			secure = secure || kind == "ssl"
 		}
 		if !ok {
