@@ -309,6 +309,7 @@ func TestAFailureAtAnyStepLeavesTheAppendDeliveriesBefore(t *testing.T) {
 	exporttest.Insert(t, s, third, 2, exporttest.Line{Scope: "alpha", Begin: hour(0), Price: "12"})
 	exporttest.Commit(t, s, third, 2, "alpha", hour(0), hour(1))
 	old := files(t, started)[before.Manifest]
+	var sums []string // of the files: the same way of states gives the same bytes
 	for n := int64(1); ; n++ {
 		dir := t.TempDir()
 		if err := os.CopyFS(dir, os.DirFS(started)); err != nil {
@@ -337,6 +338,16 @@ func TestAFailureAtAnyStepLeavesTheAppendDeliveriesBefore(t *testing.T) {
 		}
 		in.Bucket = whole
 		again := export(t, in)
+		var now []string
+		for _, f := range manifest(t, dir, again).Files {
+			now = append(now, f.Path+" "+f.SHA256)
+		}
+		if n == 1 {
+			sums = now
+		}
+		if !slices.Equal(now, sums) {
+			t.Errorf("step %d, the rerun: files %q, not %q", n, now, sums)
+		}
 		if again.Increment.Sequence != 2 || again.Rows != 2 || again.Totals["EUR"] != "15" {
 			t.Errorf("step %d, the rerun: %+v", n, again)
 		}

@@ -344,7 +344,7 @@ func TestAnEmptyMonthIsAValidDataset(t *testing.T) {
 		if got := rows(t, dir, result); len(got) != 0 || result.Files != 1 {
 			t.Errorf("%s: %d rows in %d files", dataset, len(got), result.Files)
 		}
-		if !strings.Contains(said.String(), "nothing is rated in this month: the dataset is empty") {
+		if !strings.Contains(said.String(), "there are no rated lines in this month: the dataset is empty") {
 			t.Errorf("%s: no notice: %s", dataset, said.String())
 		}
 		b, _ := bucketfile.New(dir)

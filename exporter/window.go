@@ -40,8 +40,8 @@ func (e *export) plan(ctx context.Context) error {
 		return err
 	}
 	e.all = e.set
-	if len(e.scopes) == 0 {
-		e.Log.Warn("nothing is rated in this month: the dataset is empty", "month", e.Month.Format("2006-01"), "dataset", e.Dataset)
+	if e.set.Lines == 0 && len(e.corrections) == 0 {
+		e.Log.Warn("there are no rated lines in this month: the dataset is empty", "month", e.Month.Format("2006-01"), "dataset", e.Dataset)
 	}
 	return nil
 }
