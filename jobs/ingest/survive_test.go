@@ -270,6 +270,7 @@ func TestTwoIngestsAndAPartitionAdded(t *testing.T) {
 			t.Fatal(err, r.Error())
 		}
 	}
+	p.client = p.broker.Client(t) // the old one learns of the new partitions only after minutes
 	p.send(all[2])
 	stopSecond()
 	p.wait(second)

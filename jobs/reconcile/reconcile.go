@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -76,7 +75,10 @@ type Job struct {
 	Store  *store.Store
 	Month  ratebatch.Month
 	Period time.Duration // of usage
-	Bucket bucket.Bucket // where the lines were delivered to; nil: only the table exports is looked at
+	// BeforeFirst sizes the usage in a window that lies before its scope's first
+	// period; nil: it stays in the bucket no commit.
+	BeforeFirst func(ctx context.Context, from, to time.Time) ([]store.BeforeFirst, error)
+	Bucket      bucket.Bucket // where the lines were delivered to; nil: only the table exports is looked at
 
 	Reprice uint64 // how many lines are priced again, one by one
 	Seed    uint64 // of the draw; 0: by the moment
@@ -134,63 +136,47 @@ func (r *Report) bucket(name string, rows uint64, what string) {
 	}
 }
 
-// samples proves that each distinct sample is in one row of each tier. Where
-// the raw samples have expired, the counts kept at their arrival stand in.
+// samples proves that each distinct sample is in one row of each tier, with its
+// bytes. Where the raw samples have expired, the counts and sums that were made
+// of them stand in.
 func (j *Job) samples(ctx context.Context, r *Report, w store.ExportWindow) error {
-	counts, err := j.Store.ReconcileSamples(ctx, w.From, w.To)
+	tallies, err := j.Store.ReconcileSamples(ctx, w.From, w.To)
 	if err != nil {
 		return err
-	}
-	of := map[string]map[string]uint64{}
-	for _, c := range counts {
-		if of[c.Kind] == nil {
-			of[c.Kind] = map[string]uint64{}
-		}
-		of[c.Kind][c.Place] = c.Samples
 	}
 	const step, note = "samples → tiers", "see 'ratebatch rollup --help': the tier was not refreshed after late samples, or lost rows"
-	rawThere := false
-	for _, kind := range []string{"port", "instance", "disk"} {
-		c := of[kind]
-		truth, what := c["raw"], kind+" samples, raw and "
-		rawThere = rawThere || truth > 0
-		if truth == 0 && c["ingested"] > 0 {
-			truth, what = c["ingested"], kind+" samples, counted at arrival and "
+	units := map[string][2]string{"port": {"bytes received", "bytes sent"}, "disk": {"bytes read", "bytes written"}}
+	for _, t := range tallies {
+		left := t.Kind + " samples, raw and "
+		if t.CountedHours > 0 {
+			left = fmt.Sprintf("%s samples, raw (in %d hours as counted at arrival) and ", t.Kind, t.CountedHours)
 		}
-		for _, tier := range []string{"5min", "hourly"} {
-			switch {
-			case truth == 0 && c[tier] == 0 && c["hourly"] == 0:
-				continue // no such usage
-			case truth == 0:
-				r.unknown(step, kind+" samples and "+tier, "the raw samples have expired and their arrival was not counted")
-			case c[tier] == 0 && tier == "5min" && c["hourly"] > 0:
-				r.unknown(step, what+tier, "the 5-minute tier has expired")
-			default:
-				compare(r, step, what+tier, truth, c[tier], note)
+		r.bucket("late", uint64(max(0, t.Late)), t.Kind+" samples that arrived when the tiers no longer took them up")
+		if t.Unknown > 0 || t.Expired > 0 {
+			r.unknown(step, t.Kind+" samples and hourly", fmt.Sprintf("of %d samples the raw ones have expired and their arrival was not counted, or the tier has expired", t.Unknown+t.Expired))
+		}
+		if t.Arrived.Samples == 0 {
+			if t.Hourly.Samples > 0 {
+				r.unknown(step, t.Kind+" samples and hourly", "there are no raw samples: the tier was filled in another way")
 			}
+			continue
 		}
-		r.bucket("late", c["late"], kind+" samples that arrived when their raw tier no longer kept them")
-	}
-	if !rawThere {
-		return nil
-	}
-	sums, err := j.Store.ReconcileBytes(ctx, w.From, w.To)
-	if err != nil {
-		return err
-	}
-	zero := [2]*big.Int{new(big.Int), new(big.Int)}
-	get := func(place string) [2]*big.Int {
-		if v, ok := sums[place]; ok {
-			return v
+		compare(r, step, left+"hourly", t.Arrived.Samples, t.Hourly.Samples, note)
+		if t.FiveHours > 0 {
+			compare(r, step, left+"5min", t.Arrived5.Samples, t.FiveMin.Samples, note)
+		} else {
+			r.unknown(step, left+"5min", "the 5-minute tier has expired")
 		}
-		return zero
-	}
-	for i, name := range []string{"bytes received", "bytes sent"} {
-		raw := get("raw")[i].String()
-		if five := get("5min")[i]; five.Sign() > 0 || raw == "0" {
-			compare(r, step, name+", raw and 5min", raw, five.String(), note)
+		unit, ok := units[t.Kind]
+		if !ok {
+			continue
 		}
-		compare(r, step, name+", raw and hourly", raw, get("hourly")[i].String(), note)
+		compare(r, step, unit[0]+", raw and hourly", t.Arrived.X, t.Hourly.X, note)
+		compare(r, step, unit[1]+", raw and hourly", t.Arrived.Y, t.Hourly.Y, note)
+		if t.FiveHours > 0 {
+			compare(r, step, unit[0]+", raw and 5min", t.Arrived5.X, t.FiveMin.X, note)
+			compare(r, step, unit[1]+", raw and 5min", t.Arrived5.Y, t.FiveMin.Y, note)
+		}
 	}
 	return nil
 }
@@ -273,7 +259,17 @@ func (j *Job) usage(ctx context.Context, r *Report, w store.ExportWindow) (*stor
 	compare(r, step, "usage rows now, in commits and in the bucket no commit", all.Rows, all.InCommits+all.WithoutCommit, "")
 	compare(r, step, "usage rows now and at their commits", all.InCommits, all.Committed, "late usage: 'ratebatch status' lists it, 'ratebatch reprocess' rates it")
 	compare(r, step, "rated periods, and those of unchanged usage", all.Periods, all.Periods-all.Changed, "late usage: 'ratebatch status' lists it, 'ratebatch reprocess' rates it")
-	r.bucket("no commit", all.WithoutCommit, "usage rows before their scope's first period, not ready, or of a disabled scope")
+	if j.BeforeFirst != nil {
+		list, err := j.BeforeFirst(ctx, w.From, w.To)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range list {
+			all.WithoutCommit -= min(x.Rows, all.WithoutCommit)
+			r.bucket("before_first", x.Rows, fmt.Sprintf("usage rows of scope %s in %d periods before its first period, %s; nobody is billed for them", x.Scope, x.Periods, x.First.Format(time.RFC3339)))
+		}
+	}
+	r.bucket("no commit", all.WithoutCommit, "usage rows that are not ready, not rated yet, or of a disabled scope")
 	r.bucket("usage lost", all.Lost, "rated periods with fewer usage rows now than at their commit")
 	if all.Changed > 0 {
 		return nil, nil // quantities are of other usage than the lines

@@ -143,7 +143,7 @@ func (s *Store) AddLoss(ctx context.Context, x Loss) error {
 
 // Losses lists what was lost since a moment.
 func (s *Store) Losses(ctx context.Context, since time.Time) ([]Loss, error) {
-	return Collect(ctx, s, "ingest_losses", Params{"since": since}, func(rows driver.Rows) (Loss, error) {
+	return Collect(ctx, s, "ingest_losses", Params{"since": since.Truncate(time.Second)}, func(rows driver.Rows) (Loss, error) {
 		var x Loss
 		err := rows.Scan(&x.Source, &x.Topic, &x.Partition, &x.TopicID, &x.Cause, &x.FromOffset, &x.ToOffset, &x.Detail, &x.RunID, &x.FoundAt)
 		return x, err

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"math/big"
 	"strings"
 	"time"
 
@@ -11,34 +10,61 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// SampleCount is how many distinct samples of a kind end in a window, in one
-// place: raw, 5min, hourly, ingested (the counts that outlive raw samples) or
-// late.
-type SampleCount struct {
-	Kind, Place string
-	Samples     uint64
+// Amount is how many samples end in a window and what bytes lie in it: received
+// and sent of ports, read and written of disks, none of instances.
+type Amount struct {
+	Samples int64
+	X, Y    string // whole numbers
 }
 
-// ReconcileSamples counts distinct samples by kind and place.
-func (s *Store) ReconcileSamples(ctx context.Context, from, to time.Time) ([]SampleCount, error) {
-	return Collect(ctx, s, "reconcile_samples", Params{"from": from, "to": to}, func(rows driver.Rows) (SampleCount, error) {
-		var c SampleCount
-		err := rows.Scan(&c.Kind, &c.Place, &c.Samples)
-		return c, err
-	})
+// SampleTally is what arrived of a kind in a window beside what the tiers hold.
+type SampleTally struct {
+	Kind              string
+	Arrived, Hourly   Amount // in the hours that can be checked
+	Arrived5, FiveMin Amount // in those of them that the 5-minute tier still keeps
+	FiveHours         uint64 // of those, hours with samples
+	CountedHours      uint64 // hours whose raw samples are gone: their count stands in
+	Unknown           int64  // samples in the hourly tier that nothing is left to compare with
+	Expired           int64  // samples of hours that the hourly tier no longer keeps
+	Late              int64  // samples that came too late and were not taken up
 }
 
-// ReconcileBytes gives the received and sent bytes of a window per place.
-func (s *Store) ReconcileBytes(ctx context.Context, from, to time.Time) (map[string][2]*big.Int, error) {
-	out := map[string][2]*big.Int{}
-	_, err := Collect(ctx, s, "reconcile_bytes", Params{"from": from, "to": to}, func(rows driver.Rows) (struct{}, error) {
-		var place string
-		var rx, tx big.Int
-		err := rows.Scan(&place, &rx, &tx)
-		out[place] = [2]*big.Int{&rx, &tx}
-		return struct{}{}, err
+// ReconcileSamples compares the tiers with what arrived, by kind.
+func (s *Store) ReconcileSamples(ctx context.Context, from, to time.Time) ([]SampleTally, error) {
+	var now time.Time
+	if err := s.Row(ctx, "server_time", nil, &now); err != nil {
+		return nil, err
+	}
+	// Whole hours: a month may begin within one where billing is in another zone.
+	from, to = from.UTC().Truncate(time.Hour), to.UTC().Add(time.Hour-1).Truncate(time.Hour)
+	if open := now.UTC().Truncate(time.Hour); to.After(open) {
+		to = open // tiers hold no hour that has not ended
+	}
+	params := Params{"from": from, "to": to}
+	for name, tables := range map[string][]string{
+		"raw_from":    {"port_samples", "instance_samples", "disk_samples"},
+		"five_from":   {"port_volume_5min", "instance_metrics_5min", "disk_metrics_5min"},
+		"hourly_from": {"port_volume_hourly", "instance_metrics_hourly", "disk_metrics_hourly"},
+	} {
+		first := time.Unix(0, 0).UTC()
+		for _, table := range tables {
+			keep, err := s.TierRetention(ctx, table)
+			if err != nil {
+				return nil, err
+			}
+			if at := firstWholeHour(now, keep); keep > 0 && at.After(first) {
+				first = at
+			}
+		}
+		params[name] = first
+	}
+	return Collect(ctx, s, "reconcile_samples", params, func(rows driver.Rows) (SampleTally, error) {
+		var t SampleTally
+		err := rows.Scan(&t.Kind, &t.Arrived.Samples, &t.Arrived.X, &t.Arrived.Y, &t.Hourly.Samples, &t.Hourly.X, &t.Hourly.Y,
+			&t.Arrived5.Samples, &t.Arrived5.X, &t.Arrived5.Y, &t.FiveMin.Samples, &t.FiveMin.X, &t.FiveMin.Y,
+			&t.FiveHours, &t.CountedHours, &t.Unknown, &t.Expired, &t.Late)
+		return t, err
 	})
-	return out, err
 }
 
 // UsageTally is usage as it is now beside what was committed of it.
