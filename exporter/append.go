@@ -109,7 +109,7 @@ func (e *export) sameForm(ctx context.Context, current *Manifest) error {
 		return &ratebatch.HaltError{Err: fmt.Errorf("the manifest at %s/%s says append and names no delivery", e.Bucket.Location(), e.folder), Hint: "restore it, or export to a new place"}
 	}
 	for _, form := range []struct{ what, here, there string }{
-		{"format", e.Format, current.Format}, {"partition", string(e.Partition), string(current.Partition)}, {"schema", e.schema().ID(), current.SchemaID},
+		{"format", e.Format, current.Format}, {"partition", string(e.Partition), string(current.Partition)}, {"columns", e.schema().columns(), current.Schema.columns()},
 	} {
 		if form.here != form.there {
 			return &ratebatch.ConfigError{Err: fmt.Errorf("the append deliveries at %s/%s have %s %s, not %s", e.Bucket.Location(), e.folder, form.what, form.there, form.here),

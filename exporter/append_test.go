@@ -259,6 +259,26 @@ func TestAnAppendDeliveryHoldsWhatIsNewAndNothingElse(t *testing.T) {
 	refused("complete deliveries to the same place", ratebatch.ExitConfig, "holds append deliveries", func(in *exporter.Input) { in.Mechanism = exporter.Overwrite })
 	refused("another format", ratebatch.ExitConfig, "have format parquet", func(in *exporter.Input) { in.Format = exporter.CSV })
 	refused("another partition", ratebatch.ExitConfig, "have partition none", func(in *exporter.Input) { in.Partition = exporter.ByDay })
+	// Another program may describe the columns otherwise, but they must be the same.
+	path := filepath.Join(dir, second.Manifest)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{`"description": "region of the cloud"`: "", `"name": "region"`: "have columns line_id STRING, area STRING"} {
+		changed := strings.Replace(string(text), from, strings.NewReplacer("region of", "part of", `"region"`, `"area"`).Replace(from), 1)
+		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if to != "" {
+			refused("other columns", ratebatch.ExitConfig, to, func(*exporter.Input) {})
+		} else if r := export(t, in); !r.Unchanged {
+			t.Errorf("another description: %+v", r)
+		}
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	refused("a dataset of sums", ratebatch.ExitConfig, "append deliveries of the dataset summary", func(in *exporter.Input) { in.Dataset = "summary" })
 	refused("a mechanism that is none", ratebatch.ExitConfig, "delivery \"both\"", func(in *exporter.Input) { in.Mechanism = "both" })
 

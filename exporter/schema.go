@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -58,6 +59,19 @@ func (s Schema) ID() string {
 		panic(err) // strings and booleans only
 	}
 	return uuid.NewSHA1(namespace, text).String()
+}
+
+// columns is what of the schema a reader depends on; a description may change.
+func (s Schema) columns() string {
+	var b strings.Builder
+	for _, f := range s.Fields {
+		b.WriteString(f.Name + " " + string(f.Kind))
+		if f.Nullable {
+			b.WriteString("?")
+		}
+		b.WriteString(", ")
+	}
+	return strings.TrimSuffix(b.String(), ", ")
 }
 
 // linesSchema is the dataset "lines": every row of the commits, priced or not.
