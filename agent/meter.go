@@ -53,6 +53,10 @@ type meter struct {
 	interval     time.Duration // between polls
 	hold         time.Duration // how long traffic waits for its port
 	agentVersion string
+
+	// buf holds the records of one step; the next step writes over them, since
+	// they are in the spool by then.
+	buf []byte
 }
 
 const (
@@ -87,6 +91,7 @@ type hint struct {
 }
 
 // step is the outcome of a snapshot: nothing of it counts before it is saved.
+// Its records hold until the next one.
 type step struct {
 	Records []spool.Record
 	State   *state
@@ -103,14 +108,20 @@ type work struct {
 	hint      hint
 	counts    counts
 	buf       []byte
-	ends      []struct{ topic, key, value int }
+	ends      []ending
+}
+
+// ending is where a record's key and value end in the buffer.
+type ending struct {
+	topic      byte
+	key, value int
 }
 
 // advance computes what follows from a snapshot taken at now.
 func (m *meter) advance(old *state, snapshot *libvirt.Snapshot, now clock.Moment, h hint) step {
 	next := *old
 	next.Domains = make(map[uuid.UUID]*domain, len(snapshot.Domains))
-	w := &work{meter: m, old: old, next: &next, now: stampOf(now), hint: h, first: old.Polled == stamp{}}
+	w := &work{meter: m, old: old, next: &next, now: stampOf(now), hint: h, first: old.Polled == stamp{}, buf: m.buf[:0], ends: make([]ending, 0, 4*len(snapshot.Domains))}
 	if h.Only != nil {
 		for id, d := range old.Domains {
 			next.Domains[id] = d
@@ -133,6 +144,7 @@ func (m *meter) advance(old *state, snapshot *libvirt.Snapshot, now clock.Moment
 		next.Polled = w.now
 	}
 	w.counts.Domains = len(snapshot.Domains)
+	m.buf = w.buf
 	return step{Records: w.records(), State: w.next, Counts: w.counts}
 }
 
@@ -330,14 +342,14 @@ func (w *work) add(topic byte, key, value func([]byte) []byte) {
 	w.buf = key(w.buf)
 	split := len(w.buf)
 	w.buf = value(w.buf)
-	w.ends = append(w.ends, struct{ topic, key, value int }{int(topic), split, len(w.buf)})
+	w.ends = append(w.ends, ending{topic, split, len(w.buf)})
 }
 
 func (w *work) records() []spool.Record {
 	out := make([]spool.Record, len(w.ends))
 	at := 0
 	for i, e := range w.ends {
-		out[i] = spool.Record{Topic: byte(e.topic), Key: w.buf[at:e.key:e.key], Value: w.buf[e.key:e.value:e.value]}
+		out[i] = spool.Record{Topic: e.topic, Key: w.buf[at:e.key:e.key], Value: w.buf[e.key:e.value:e.value]}
 		at = e.value
 	}
 	return out
