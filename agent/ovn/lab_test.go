@@ -68,7 +68,7 @@ func TestLabDatabase(t *testing.T) {
 	eventually(t, "a port that comes late", resolves(r, portB))
 
 	// Changed, then deleted: the newest row counts, the last known stays.
-	d.Nbctl(t, "set", "Logical_Switch_Port", portA, "external_ids:neutron:device_id="+vmB)
+	d.Nbctl(t, "set", "Logical_Switch_Port", portA, `external_ids:"neutron:device_id"="`+vmB+`"`)
 	eventually(t, "a port moved to another instance", func() bool { p, _ := r.Resolve(portA); return p.DeviceID.String() == vmB })
 	d.Nbctl(t, "lsp-del", portA)
 	time.Sleep(300 * time.Millisecond)
@@ -89,7 +89,10 @@ func TestLabDatabase(t *testing.T) {
 	r.SetPorts([]string{portA, portB, third}, nil)
 	d.Nbctl(t, lab.PortArgs(portB, netA, vmA, "compute:nova")...)
 	d.Nbctl(t, lab.PortArgs(third, netA, vmA, "compute:nova")...)
-	eventually(t, "new data after a restart", func() bool { p, ok := r.Resolve(portB); return ok && p.DeviceID.String() == vmA && resolves(r, third)() })
+	eventually(t, "new data after a restart", func() bool {
+		p, ok := r.Resolve(portB)
+		return ok && p.DeviceID.String() == vmA && resolves(r, third)()
+	})
 	eventually(t, "fresh again", func() bool { fresh, _ := r.Status(); return fresh })
 
 	// What is no longer here is forgotten.
@@ -97,6 +100,8 @@ func TestLabDatabase(t *testing.T) {
 	if resolves(r, portB)() || !resolves(r, third)() {
 		t.Error("a port that left the host is still known, or one that stayed is not")
 	}
+	r.SetPorts([]string{third, portB}, nil)
+	eventually(t, "a port that comes back", resolves(r, portB))
 	// Many ports come one by one: clients are merged.
 	names := []string{third}
 	for i := range 12 {
@@ -189,7 +194,7 @@ func TestLabTaps(t *testing.T) {
 	if _, ok := r.ResolveTap("tapother", a); ok {
 		t.Error("a tap that nobody set is known")
 	}
-	d.Nbctl(t, "set", "Logical_Switch_Port", portA, "external_ids:neutron:project_id=p2")
+	d.Nbctl(t, "set", "Logical_Switch_Port", portA, `external_ids:"neutron:project_id"="p2"`)
 	eventually(t, "a found port is watched", func() bool { p, _ := r.ResolveTap(tap, a); return p.ProjectID == "p2" })
 }
 

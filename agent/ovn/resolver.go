@@ -300,6 +300,7 @@ func (r *Resolver) settle(open []*session) ([]*session, error) {
 	lost := false
 	covered, monitored := 0, 0
 	var missing []string
+	unknown := r.unknown(names)
 	for n := range names {
 		in := slices.ContainsFunc(open, func(s *session) bool { return s.has(n) })
 		if in {
@@ -335,6 +336,13 @@ func (r *Resolver) settle(open []*session) ([]*session, error) {
 	use := out
 	if out == nil {
 		use = open
+		if unknown {
+			for _, s := range use {
+				if err := s.take(r.life); err != nil {
+					return nil, err
+				}
+			}
+		}
 	}
 	if len(use) > 0 {
 		if err := r.findTaps(use[0]); err != nil {
@@ -342,6 +350,18 @@ func (r *Resolver) settle(open []*session) ([]*session, error) {
 		}
 	}
 	return out, nil
+}
+
+// unknown says whether a name has no answer.
+func (r *Resolver) unknown(names map[string]struct{}) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n := range names {
+		if _, ok := r.answers[n]; !ok {
+			return true
+		}
+	}
+	return false
 }
 
 func keys(m map[string]struct{}) []string {

@@ -108,13 +108,19 @@ func (s *session) watch(ctx context.Context, names []string) error {
 		return err
 	}
 	// The events come later, one by one; what is here now is taken at once.
-	if r.source.southbound {
+	return s.take(ctx)
+}
+
+// take learns every row that the client holds: at the start, and again when a
+// port that is being watched already comes (back) to this host.
+func (s *session) take(ctx context.Context) error {
+	if s.r.source.southbound {
 		var rows []*portBinding
 		if err := s.client.List(ctx, &rows); err != nil {
 			return err
 		}
 		for _, m := range rows {
-			take(m)
+			s.r.learn(row{m.LogicalPort, m.ExternalIDs})
 		}
 		return nil
 	}
@@ -123,7 +129,7 @@ func (s *session) watch(ctx context.Context, names []string) error {
 		return err
 	}
 	for _, m := range rows {
-		take(m)
+		s.r.learn(row{m.Name, m.ExternalIDs})
 	}
 	return nil
 }
