@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
 // Tier is the statement of a refreshable view: tier_KIND.sql, the same text
@@ -73,4 +76,23 @@ func (s *Store) RefreshTiers(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// TierView is a refreshable view of a tier.
+type TierView struct {
+	View, Status string
+	LastSuccess  time.Time // 1970: not since the server started
+	Exception    string    // of the last refresh; empty: none
+}
+
+// Stopped says whether somebody has stopped the view.
+func (v TierView) Stopped() bool { return v.Status == "Disabled" }
+
+// TierViews lists the views that fill the tiers.
+func (s *Store) TierViews(ctx context.Context) ([]TierView, error) {
+	return Collect(ctx, s, "tier_views", nil, func(rows driver.Rows) (TierView, error) {
+		var v TierView
+		err := rows.Scan(&v.View, &v.Status, &v.LastSuccess, &v.Exception)
+		return v, err
+	})
 }
