@@ -28,6 +28,7 @@ type status struct {
 	Warnings  []string             `json:"warnings,omitempty"`
 	Oldest    *time.Time           `json:"oldest_due,omitempty"` // day of the oldest due period
 	LateOpen  int                  `json:"late_findings"`
+	Ingest    ingestStatus         `json:"ingest"`
 	Late      []store.LateFinding  `json:"late,omitempty"`
 	Outdated  []outdated           `json:"outdated,omitempty"`
 }
@@ -132,6 +133,7 @@ func (x *status) check(o rate.Options, maxLag time.Duration) error {
 	if lost > 0 {
 		halt("see 'ratebatch status --late'", "usage of %d rated periods was lost", lost)
 	}
+	errs = append(errs, x.Ingest.check(o.Now, maxLag)...)
 	return errors.Join(errs...)
 }
 
@@ -195,6 +197,9 @@ func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options)
 		return nil, err
 	}
 	x.LateOpen = len(x.Late)
+	if x.Ingest, err = readIngestStatus(ctx, s, o.Now); err != nil {
+		return nil, err
+	}
 	schedules, err := s.Schedules(ctx)
 	if err != nil {
 		return nil, err
@@ -263,6 +268,7 @@ func printStatus(p *program, x *status) {
 		}
 		rowf(p.stdout, "reprocess %s: %s\n", y.ID, text)
 	}
+	printIngestStatus(p, x.Ingest)
 	if x.LateOpen > 0 {
 		rowf(p.stdout, "late or lost usage in %d rated periods: see 'ratebatch status --late'\n", x.LateOpen)
 	}
