@@ -46,6 +46,7 @@ type suite struct {
 var suites = []suite{
 	{"engine", benchEngine},
 	{"kafka", benchKafka},
+	{"ingest", benchIngest},
 	{"storage", benchStorage},
 	{"rate", benchRate},
 	{"rules", benchRules},
