@@ -59,7 +59,7 @@ func (p *Producer) connect() (*kgo.Client, error) {
 	}
 	client, err := p.opts.Broker.Client(
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.GzipCompression()),
+		kgo.ProducerBatchCompression(kgo.ZstdCompression().WithLevel(1), kgo.GzipCompression()),
 		kgo.ProducerLinger(20*time.Millisecond),
 		kgo.MaxBufferedRecords(20_000),
 		kgo.ProducerBatchMaxBytes(1<<20-1024),
