@@ -47,6 +47,7 @@ var suites = []suite{
 	{"engine", benchEngine},
 	{"kafka", benchKafka},
 	{"ingest", benchIngest},
+	{"agent", benchAgent},
 	{"storage", benchStorage},
 	{"rate", benchRate},
 	{"rules", benchRules},
