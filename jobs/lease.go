@@ -105,6 +105,13 @@ func (l *Lease) keep(ctx context.Context) {
 	}
 }
 
+// Held says whether the lease is still ours. A process that was stopped for
+// longer than a lease lasts finds another holder, or is found by it.
+func (l *Lease) Held(ctx context.Context) (bool, error) {
+	other, err := l.holderBefore(ctx)
+	return other == "", err
+}
+
 // Release gives the lease back.
 func (l *Lease) Release(ctx context.Context) error {
 	l.stop()

@@ -37,7 +37,11 @@ type program struct {
 // run executes one command line and returns its exit code. Tests call it
 // in-process.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now}
+	return (&program{stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now}).run(ctx, args)
+}
+
+// run is the program with a clock of its own.
+func (p *program) run(ctx context.Context, args []string) int {
 	root := newRootCmd(p)
 	strict(root)
 	root.SetArgs(args)
@@ -120,6 +124,7 @@ folder given by --data (or joins the one that already serves it).
 	flags.StringVar(&p.logFormat, "log-format", "text", "how to write logs on stderr: text or json")
 	flags.BoolVarP(&p.verbose, "verbose", "v", false, "log what is done in detail")
 	root.AddCommand(commands(p)...)
+	root.AddCommand(operating(p)...)
 	return root
 }
 
