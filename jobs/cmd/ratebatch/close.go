@@ -47,7 +47,7 @@ open month. Periods of disabled scopes are settled as disabled.
 			if err != nil {
 				return err
 			}
-			if _, err := (ratebatch.Calendar{}).ParseMonth(month); err != nil {
+			if err := checkMonth(month); err != nil {
 				return err
 			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
@@ -55,7 +55,7 @@ open month. Periods of disabled scopes are settled as disabled.
 				if err != nil {
 					return err
 				}
-				m, err := options.Calendar.ParseMonth(month)
+				m, err := monthOf(options.Calendar, month, options.Now)
 				if err != nil {
 					return err
 				}
@@ -64,7 +64,7 @@ open month. Periods of disabled scopes are settled as disabled.
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&month, "month", "", "month to close, such as 2026-11")
+	f.StringVar(&month, "month", "", "month to close, "+monthHelp)
 	f.StringVar(&reason, "reason", "", "a note that is kept with the close")
 	f.BoolVar(&list, "list", false, "list every close and reopen, and what was corrected since")
 	f.BoolVar(&dryRun, "dry-run", false, "check the month and print its totals; write nothing")
