@@ -59,14 +59,20 @@ func withoutSecrets(arguments []string) []string {
 	return out
 }
 
-// End writes the run log's last line: done or failed, with its counts.
+// End writes the run log's last line: done, failed or, when the context has
+// ended before the job, interrupted, with its counts.
 func (r *Run) End(ctx context.Context, counts map[string]string, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
 	state := "done"
-	if cause != nil && !errors.Is(cause, ratebatch.ErrRejected) {
+	var halt *ratebatch.HaltError
+	switch {
+	case cause == nil || errors.Is(cause, ratebatch.ErrRejected):
+	case ctx.Err() != nil && !errors.As(cause, &halt):
+		state = "interrupted"
+	default:
 		state = "failed"
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
 	return r.write(ctx, state, counts, cause)
 }
 

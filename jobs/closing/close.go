@@ -38,6 +38,8 @@ type Job struct {
 type Plan struct {
 	Month  string             `json:"month"`
 	Totals []store.MonthTotal `json:"totals"`
+	// Already: the month is closed, and nothing has changed since.
+	Already bool `json:"already_closed,omitempty"`
 
 	month    ratebatch.Month
 	disabled []store.DueWindow
@@ -46,9 +48,10 @@ type Plan struct {
 
 // Result is what was frozen.
 type Result struct {
-	Month  string             `json:"month"`
-	Closed uint32             `json:"closed"` // how often the month was closed
-	Totals []store.MonthTotal `json:"totals"`
+	Month   string             `json:"month"`
+	Closed  uint32             `json:"closed"` // how often the month was closed
+	Already bool               `json:"already_closed,omitempty"`
+	Totals  []store.MonthTotal `json:"totals"`
 }
 
 // Plan checks that everything in the month is rated. It writes nothing.
@@ -70,8 +73,8 @@ func (j *Job) Plan(ctx context.Context, month ratebatch.Month) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(closed, func(c store.ClosedMonth) bool { return c.Month.Equal(month.Date) }) {
-		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("month %s is closed already", p.Month), Hint: fmt.Sprintf("to change it: 'ratebatch reopen --month %s --reason …'", p.Month)}
+	if i := slices.IndexFunc(closed, func(c store.ClosedMonth) bool { return c.Month.Equal(month.Date) }); i >= 0 {
+		return j.again(ctx, p, closed[i])
 	}
 	w, err := j.Windows(ctx, month)
 	if err != nil {
@@ -85,6 +88,25 @@ func (j *Job) Plan(ctx context.Context, month ratebatch.Month) (*Plan, error) {
 		return nil, err
 	}
 	return p, j.compare(ctx, p)
+}
+
+// again is the plan of a month that is closed: nothing, if it still is what was
+// frozen. A schedule that closes twice is no mistake.
+func (j *Job) again(ctx context.Context, p *Plan, c store.ClosedMonth) (*Plan, error) {
+	frozen, err := j.Store.FrozenTotals(ctx, p.month, c.Closed)
+	if err != nil {
+		return nil, err
+	}
+	current, err := j.Store.CurrentTotals(ctx, p.month)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.EqualFunc(current, frozen, store.MonthTotal.Equal) {
+		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("month %s is closed already, and was rated differently since: the difference is a correction in an open month", p.Month),
+			Hint: fmt.Sprintf("'ratebatch close --list' shows it; to change the month itself: 'ratebatch reopen --month %s --reason …'", p.Month)}
+	}
+	p.Already, p.Totals, p.number = true, frozen, c.Closed
+	return p, nil
 }
 
 // refuse names what is not rated yet.
@@ -133,6 +155,10 @@ func (j *Job) compare(ctx context.Context, p *Plan) error {
 // them count.
 func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID, reason string) (Result, error) {
 	result := Result{Month: p.Month}
+	if p.Already {
+		result.Closed, result.Totals, result.Already = p.number, p.Totals, true
+		return result, nil
+	}
 	if err := j.Store.InsertDisabled(ctx, run, p.disabled, j.Period, p.month.From, p.month.To, "disabled when the month was closed", j.Author); err != nil {
 		return result, err
 	}

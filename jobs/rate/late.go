@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -81,7 +82,7 @@ type LateResult struct {
 	Late        uint64                     `json:"late"`
 	Lost        uint64                     `json:"lost"`
 	Reprocessed uint64                     `json:"reprocessed"`
-	Difference  map[string]decimal.Decimal `json:"difference"` // by currency, of late usage
+	Difference  map[string]decimal.Decimal `json:"difference"` // by currency, of late usage by the plans that its periods were rated with
 }
 
 // maxLateWindows bounds the statement that rates what was found.
@@ -255,13 +256,44 @@ func (j *Job) pricing(ctx context.Context, plan *Plan, c chunk, why string) (*at
 	return a, j.Store.VoidAttempt(ctx, id, why)
 }
 
-// priceLate fills in what the periods found would cost now.
+// priceLate fills in what the periods found would cost now: by the plan that
+// each was rated with, which is what the late usage is worth, and by the plan in
+// force now, whose difference is not the late usage's.
 func (j *Job) priceLate(ctx context.Context, plan *Plan, c chunk, found []store.LateFinding) error {
-	var windows []store.DueWindow
-	for _, f := range found {
-		if f.Kind == "late" {
-			windows = append(windows, store.DueWindow{Scope: f.Scope, First: f.Begin, Until: f.End, Again: j.Options.Now.AddDate(100, 0, 0)})
+	byPlan := map[string][]int{} // findings by the digest of their plan
+	var replaced []int           // those whose plan is another one now
+	for i, f := range found {
+		if f.Kind != "late" {
+			continue
 		}
+		byPlan[f.PlanDigest] = append(byPlan[f.PlanDigest], i)
+		if now := store.InForce(plan.terms.plans, f.Begin, f.End)[0].Version; now != nil && now.Digest != f.PlanDigest && now.Currency == f.Currency {
+			replaced = append(replaced, i)
+		}
+	}
+	for _, digest := range slices.Sorted(maps.Keys(byPlan)) {
+		rated := *plan
+		k := slices.IndexFunc(plan.terms.plans, func(v store.Version) bool { return v.Digest == digest })
+		if k < 0 {
+			return &ratebatch.HaltError{Err: fmt.Errorf("late usage: the rate plan %.12s that periods were rated with is not there", digest), Hint: "someone removed it from rate_plans; apply the same file again with --from and --to in the past"}
+		}
+		v := plan.terms.plans[k]
+		v.ValidFrom, v.ValidTo = time.Unix(0, 0).UTC(), store.OpenEnd
+		rated.terms.plans = []store.Version{v}
+		err := j.priceFindings(ctx, &rated, c, found, byPlan[digest], func(f *store.LateFinding, total decimal.Decimal) { f.FoundTotal, f.PlanTotal = total, total })
+		if err != nil {
+			return err
+		}
+	}
+	return j.priceFindings(ctx, plan, c, found, replaced, func(f *store.LateFinding, total decimal.Decimal) { f.PlanTotal = total })
+}
+
+// priceFindings prices some of the periods found by the plan's terms.
+func (j *Job) priceFindings(ctx context.Context, plan *Plan, c chunk, found []store.LateFinding, which []int, set func(*store.LateFinding, decimal.Decimal)) error {
+	var windows []store.DueWindow
+	for _, i := range which {
+		f := found[i]
+		windows = append(windows, store.DueWindow{Scope: f.Scope, First: f.Begin, Until: f.End, Again: j.Options.Now.AddDate(100, 0, 0)})
 	}
 	for part := range slices.Chunk(merge(windows), maxLateWindows) {
 		a, err := j.pricing(ctx, plan, c, "what late usage would cost")
@@ -269,38 +301,44 @@ func (j *Job) priceLate(ctx context.Context, plan *Plan, c chunk, found []store.
 			return err
 		}
 		a.windows = part
-		set, digest, err := a.metrics()
+		prices, err := a.prices(ctx)
 		if err != nil {
 			return err
 		}
-		usage, err := usageOfAll(set, metric.UsageOptions{Period: a.ids.Period, Attributes: true})
-		if err != nil {
-			return err
-		}
-		if err := j.Store.InsertPassPeriods(ctx, a.ids, a.windows, nil, digest, usage, a.query()); err != nil {
-			return err
-		}
-		summary, err := j.Store.PassSummary(ctx, a.ids)
-		if err != nil {
-			return err
-		}
-		if _, err := a.writeLines(ctx, set, summary); err != nil {
-			return err
-		}
-		if err := j.Store.InsertPassLines(ctx, a.ids, a.query()); err != nil {
-			return err
-		}
-		prices, err := j.Store.LatePrices(ctx, a.ids)
-		if err != nil {
-			return err
-		}
-		for i := range found {
+		for _, i := range which {
 			if total, ok := prices[found[i].Scope][found[i].Begin]; ok {
-				found[i].FoundTotal = total
+				set(&found[i], total)
 			}
 		}
 	}
 	return nil
+}
+
+// prices is what the windows of an attempt that only prices would cost.
+func (a *attempt) prices(ctx context.Context) (map[string]map[time.Time]decimal.Decimal, error) {
+	s := a.pass.job.Store
+	set, digest, err := a.metrics()
+	if err != nil {
+		return nil, err
+	}
+	usage, err := usageOfAll(set, metric.UsageOptions{Period: a.ids.Period, Attributes: true})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.InsertPassPeriods(ctx, a.ids, a.windows, nil, digest, usage, a.query()); err != nil {
+		return nil, err
+	}
+	summary, err := s.PassSummary(ctx, a.ids)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.writeLines(ctx, set, summary); err != nil {
+		return nil, err
+	}
+	if err := s.InsertPassLines(ctx, a.ids, a.query()); err != nil {
+		return nil, err
+	}
+	return s.LatePrices(ctx, a.ids)
 }
 
 // tables are those that the metrics in any set read.
@@ -316,4 +354,10 @@ func (t terms) tables(period time.Duration) []store.UsageTable {
 	}
 	slices.SortFunc(out, func(a, b store.UsageTable) int { return strings.Compare(a.Table+a.Scope, b.Table+b.Scope) })
 	return out
+}
+
+// UsageTables are the tables that the metrics in any version read.
+func (j *Job) UsageTables(ctx context.Context) ([]store.UsageTable, error) {
+	t, err := j.readMetrics(ctx)
+	return t.tables(j.Options.Period), err
 }

@@ -364,13 +364,18 @@ func (j *Job) due(ctx context.Context, p *Plan, skip []time.Time) error {
 	if p.Periods == 0 {
 		return nil
 	}
-	scopes := map[string]bool{}
-	for _, w := range p.windows {
-		scopes[w.Scope] = true
-	}
-	p.Scopes = len(scopes)
 	from, to := p.Days[0].Day, p.Days[len(p.Days)-1].Day.AddDate(0, 0, 1)
 	p.From, p.To = &from, &to
+	var clipped []store.DueWindow
+	for _, w := range p.windows {
+		if w.First, w.Until = later(w.First, from), earlier(w.Until, to); w.First.Before(w.Until) {
+			clipped = append(clipped, w)
+		}
+	}
+	if p.Scopes, err = j.Store.DueScopeCount(ctx, clipped, j.Options.Period, from, to); err != nil {
+		return err
+	}
+	p.Scopes = max(p.Scopes, 1) // a conflict is a due period of a scope that is rated
 	rows, err := j.Store.TierRows(ctx, from, to)
 	if err != nil {
 		return err
@@ -597,6 +602,15 @@ func (j *Job) readTerms(ctx context.Context) (terms, error) {
 	if len(t.plans) == 0 {
 		return t, &ratebatch.ConfigError{Err: errors.New("no rate plan was applied"), Hint: "write one and run 'ratebatch plan apply FILE'"}
 	}
+	of, err := j.readMetrics(ctx)
+	t.metrics, t.sets = of.metrics, of.sets
+	return t, err
+}
+
+// readMetrics reads the metric sets.
+func (j *Job) readMetrics(ctx context.Context) (terms, error) {
+	var t terms
+	var err error
 	if t.metrics, err = j.Store.Versions(ctx, store.MetricVersions); err != nil {
 		return t, err
 	}

@@ -33,6 +33,7 @@ type Job struct {
 	Log    *slog.Logger
 	Period time.Duration
 	Now    time.Time
+	Tables []store.UsageTable // whose scopes are known
 	// Ready is the end of the last period that may be rated now.
 	Ready time.Time
 	// Rate rates one schedule's periods whose current commit is older than its
@@ -186,7 +187,7 @@ func (j *Job) scopes(ctx context.Context) (map[string]bool, error) {
 	for name := range states {
 		known[name] = true
 	}
-	usages, err := j.Store.ScopeUsages(ctx, store.HourlyTiers(), time.Unix(0, 0))
+	usages, err := j.Store.ScopeUsages(ctx, j.Tables, time.Unix(0, 0))
 	if err != nil {
 		return nil, err
 	}
@@ -293,8 +294,11 @@ func (j *Job) run(ctx context.Context, x store.Schedule) (Ran, error) {
 	switch {
 	case err != nil && !rejected && errors.As(err, &halt):
 		x.State, x.Error = store.ScheduleFailed, err.Error()
+	case ctx.Err() != nil:
+		// It was interrupted: nothing is wrong with it, and nobody runs it now.
+		x.State = store.SchedulePending
 	case err != nil && !rejected:
-		x.Error = err.Error() // the next run tries it again
+		x.State, x.Error = store.SchedulePending, err.Error() // the next run tries it again
 	case outcome.Waiting != "":
 		x.State = store.SchedulePending
 	case len(outcome.Vanished) > 0:

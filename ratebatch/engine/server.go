@@ -29,8 +29,14 @@ func serverOptions(o Options) (*clickhouse.Options, string, error) {
 	}
 	ports := map[string]string{"clickhouse": "9000", "tcp": "9000", "http": "8123", "https": "8443"}
 	port, known := ports[u.Scheme]
-	if !known || u.Host == "" {
-		return nil, "", &ratebatch.ConfigError{Err: fmt.Errorf("the ClickHouse URL %s", u.Redacted()), Hint: urlForms}
+	if u.Host == "" {
+		// Without // what stands before the colon reads as a scheme, and what
+		// follows may be a password.
+		return nil, "", &ratebatch.ConfigError{Err: errors.New("the ClickHouse URL names no host, or has no scheme://"), Hint: urlForms}
+	}
+	shown := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	if !known {
+		return nil, "", &ratebatch.ConfigError{Err: fmt.Errorf("the ClickHouse URL %s", shown), Hint: urlForms}
 	}
 	q := u.Query()
 	if u.Scheme == "https" {
@@ -54,7 +60,7 @@ func serverOptions(o Options) (*clickhouse.Options, string, error) {
 	u.RawQuery = q.Encode()
 	c, err := clickhouse.ParseDSN(u.String())
 	if err != nil {
-		return nil, "", &ratebatch.ConfigError{Err: fmt.Errorf("the ClickHouse URL %s: %w", u.Redacted(), err), Hint: urlForms}
+		return nil, "", &ratebatch.ConfigError{Err: fmt.Errorf("the ClickHouse URL %s: %w", shown, err), Hint: urlForms}
 	}
 	if err := tlsFiles(c, files); err != nil {
 		return nil, "", err

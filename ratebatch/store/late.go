@@ -80,23 +80,30 @@ type LateFinding struct {
 	FoundRows      uint64          `json:"found_rows"`
 	Currency       string          `json:"currency"`
 	CommittedTotal decimal.Decimal `json:"committed_total"`
-	FoundTotal     decimal.Decimal `json:"found_total"`
-	Action         string          `json:"action"` // hold, reprocess or ignore
+	FoundTotal     decimal.Decimal `json:"found_total"` // by the plan that the period was rated with
+	PlanTotal      decimal.Decimal `json:"plan_total"`  // by the plan in force now
+	Action         string          `json:"action"`      // hold, reprocess or ignore
 	FoundAt        time.Time       `json:"found_at,omitzero"`
 
 	CommittedFingerprint, FoundFingerprint uint64 `json:"-"`
+	PlanDigest                             string `json:"-"` // that the period was rated with
 }
 
-// Difference is what the finding is worth.
+// Difference is what the late usage is worth, by the plan that the period was
+// rated with.
 func (f LateFinding) Difference() decimal.Decimal { return f.FoundTotal.Sub(f.CommittedTotal) }
+
+// ByPlan is what rating the period again would change beside it, because
+// another plan is in force for it now.
+func (f LateFinding) ByPlan() decimal.Decimal { return f.PlanTotal.Sub(f.FoundTotal) }
 
 // LateFound lists the periods of a look whose usage changed; FoundTotal is
 // still as committed.
 func (s *Store) LateFound(ctx context.Context, p Pass, metricsDigest string) ([]LateFinding, error) {
 	return Collect(ctx, s, "late_found", Params{"run_id": p.ID, "from": p.From, "to": p.To, "metrics_digest": metricsDigest}, func(rows driver.Rows) (LateFinding, error) {
 		f := LateFinding{Kind: "late"}
-		err := rows.Scan(&f.Scope, &f.Begin, &f.End, &f.Revision, &f.CommittedRows, &f.CommittedFingerprint, &f.FoundRows, &f.FoundFingerprint, &f.Currency, &f.CommittedTotal)
-		f.Begin, f.End, f.FoundTotal = f.Begin.UTC(), f.End.UTC(), f.CommittedTotal
+		err := rows.Scan(&f.Scope, &f.Begin, &f.End, &f.Revision, &f.CommittedRows, &f.CommittedFingerprint, &f.FoundRows, &f.FoundFingerprint, &f.Currency, &f.CommittedTotal, &f.PlanDigest)
+		f.Begin, f.End, f.FoundTotal, f.PlanTotal = f.Begin.UTC(), f.End.UTC(), f.CommittedTotal, f.CommittedTotal
 		if f.FoundRows < f.CommittedRows {
 			f.Kind = "lost"
 		}
@@ -134,12 +141,12 @@ func (s *Store) NoteLate(ctx context.Context, look uuid.UUID, findings []LateFin
 		return nil
 	}
 	ctx = Settings(ctx, map[string]any{"insert_deduplication_token": "late:" + look.String(), "async_insert": 0})
-	batch, err := s.conn.PrepareBatch(ctx, "INSERT INTO late_usage (scope, begin, end, kind, revision, committed_rows, committed_fingerprint, found_rows, found_fingerprint, currency, committed_total, found_total, action, run_id)")
+	batch, err := s.conn.PrepareBatch(ctx, "INSERT INTO late_usage (scope, begin, end, kind, revision, committed_rows, committed_fingerprint, found_rows, found_fingerprint, currency, committed_total, found_total, plan_total, action, run_id)")
 	if err != nil {
 		return fmt.Errorf("insert late usage: %w", describe(err))
 	}
 	for _, f := range findings {
-		err := batch.Append(f.Scope, f.Begin, f.End, f.Kind, f.Revision, f.CommittedRows, f.CommittedFingerprint, f.FoundRows, f.FoundFingerprint, f.Currency, f.CommittedTotal, f.FoundTotal, f.Action, look)
+		err := batch.Append(f.Scope, f.Begin, f.End, f.Kind, f.Revision, f.CommittedRows, f.CommittedFingerprint, f.FoundRows, f.FoundFingerprint, f.Currency, f.CommittedTotal, f.FoundTotal, f.PlanTotal, f.Action, look)
 		if err != nil {
 			return fmt.Errorf("insert late usage: %w", err)
 		}
@@ -159,7 +166,7 @@ func (s *Store) NoteLook(ctx context.Context, l LateLook, candidates, late, lost
 func (s *Store) LateOpen(ctx context.Context) ([]LateFinding, error) {
 	return Collect(ctx, s, "late_open", nil, func(rows driver.Rows) (LateFinding, error) {
 		var f LateFinding
-		err := rows.Scan(&f.Scope, &f.Begin, &f.End, &f.Kind, &f.Revision, &f.CommittedRows, &f.FoundRows, &f.Currency, &f.CommittedTotal, &f.FoundTotal, &f.Action, &f.FoundAt)
+		err := rows.Scan(&f.Scope, &f.Begin, &f.End, &f.Kind, &f.Revision, &f.CommittedRows, &f.FoundRows, &f.Currency, &f.CommittedTotal, &f.FoundTotal, &f.PlanTotal, &f.Action, &f.FoundAt)
 		f.Begin, f.End = f.Begin.UTC(), f.End.UTC()
 		return f, err
 	})

@@ -42,3 +42,17 @@ func (s *Store) BillingSettings(ctx context.Context) (map[string]BillingSetting,
 func (s *Store) PutBillingSetting(ctx context.Context, x BillingSetting) error {
 	return s.Exec(ctx, "insert_billing_setting", Params{"name": x.Name, "value": x.Value, "reason": x.Reason, "author": x.Author})
 }
+
+// LastCounts are some of the counts of the last run of a job that had periods
+// to rate; empty if there was none.
+func (s *Store) LastCounts(ctx context.Context, job string, names ...string) (map[string]string, error) {
+	list, err := Collect(ctx, s, "last_run_counts", Params{"job": job, "names": names}, func(rows driver.Rows) (map[string]string, error) {
+		var x map[string]string
+		err := rows.Scan(&x)
+		return x, err
+	})
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return list[0], nil
+}

@@ -33,7 +33,9 @@ func newCloseCmd(p *program) *cobra.Command {
 rated, waits or is in conflict. Then it writes down exactly which commits the
 month consists of, compared with the lines themselves; from then on readers of
 the month use those. What is rated again later is a correction and appears in an
-open month. Periods of disabled scopes are settled as disabled.
+open month. Periods of disabled scopes are settled as disabled. Closing a closed
+month again does nothing, unless it was rated differently since (exit 2). Months
+are those of the billing time zone ('ratebatch settings').
 
 ` + exitCodesHelp,
 		Example: `  ratebatch close --month 2026-11
@@ -79,7 +81,9 @@ func (p *program) close(ctx context.Context, job *closing.Job, jo jobOptions, mo
 		if err != nil {
 			return err
 		}
-		return p.print(plan, func() { p.printTotals("month "+plan.Month+" is complete", plan.Totals) })
+		return p.print(plan, func() {
+			p.printTotals("month "+plan.Month+map[bool]string{true: alreadyClosed, false: " is complete"}[plan.Already], plan.Totals)
+		})
 	}
 	var result closing.Result
 	err := p.underLease(ctx, job.Store, "close", "rate", jo, func(ctx context.Context, run *jobs.Run) (map[string]string, error) {
@@ -93,8 +97,12 @@ func (p *program) close(ctx context.Context, job *closing.Job, jo jobOptions, mo
 	if err != nil {
 		return err
 	}
-	return p.print(result, func() { p.printTotals("month "+result.Month+" is closed", result.Totals) })
+	return p.print(result, func() {
+		p.printTotals("month "+result.Month+map[bool]string{true: alreadyClosed, false: " is closed"}[result.Already], result.Totals)
+	})
 }
+
+const alreadyClosed = " is closed already, and nothing has changed since"
 
 func (p *program) printTotals(title string, totals []store.MonthTotal) {
 	fmt.Fprintln(p.stdout, title)

@@ -11,9 +11,11 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,7 +31,10 @@ const envProgram = "RATEBATCH_TEST_PROGRAM"
 func TestMain(m *testing.M) {
 	engine.ServeIfChild()
 	if os.Getenv(envProgram) != "" {
-		os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+		stop()
+		os.Exit(code)
 	}
 	enginetest.Main(m)
 }
@@ -288,6 +293,7 @@ func TestBadInput(t *testing.T) {
 		"a period that does not divide a day":          {append(flags, "rate", "--period", "7h"), 2, []string{"7h0m0s", "divide"}},
 		"a moment that is none":                        {append(flags, "rate", "--now", "yesterday"), 2, []string{"yesterday"}},
 		"a data directory that is a file":              {[]string{"--data", notADirectory, "status"}, 2, []string{notADirectory}},
+		"a URL without a scheme":                       {[]string{"--clickhouse", "rater:open-sesame@db", "status"}, 2, []string{"scheme://"}},
 		"a wrong URL":                                  {[]string{"--clickhouse", "ftp://x", "status"}, 2, []string{"ftp"}},
 		"a server that is not there":                   {[]string{"--clickhouse", "http://127.0.0.1:1", "status"}, 75, []string{"127.0.0.1:1"}},
 		"a database without a schema":                  {[]string{"--data", flags[1], "--database", "test_nothing_here", "rate"}, 2, []string{"ratebatch migrate"}},
@@ -302,6 +308,9 @@ func TestBadInput(t *testing.T) {
 				if !strings.Contains(stderr, want) {
 					t.Errorf("stderr lacks %q: %s", want, stderr)
 				}
+			}
+			if strings.Contains(stderr, "open-sesame") {
+				t.Errorf("the password shows: %s", stderr)
 			}
 			if strings.Count(strings.TrimSpace(stderr), "\n") > 3 {
 				t.Errorf("more than a few lines: %s", stderr)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/jobs/rate"
+	"github.com/ratebatch/ratebatch/jobs/scopes"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
@@ -27,6 +28,8 @@ type rateOptions struct {
 	maxPassRows uint64
 	late        string
 	shard       string
+	scopesFrom  []string
+	fetch       fetchFlags
 	dryRun      bool
 	jobOptions
 }
@@ -69,6 +72,8 @@ func (o *rateOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.late, "late", "hold", "what to do with usage that arrived behind its commit, by the period's age: reprocess:48h,hold:40d,ignore")
 	f.StringVar(&o.shard, "shard", "", "rate only a part of the scopes, as i/n: for n jobs at once")
+	f.StringArrayVar(&o.scopesFrom, "scopes-from", nil, "first fetch the names of scopes: keystone, or a file as 'scopes load' reads it; may be given several times. A fetch that fails is reported and holds up nothing")
+	o.fetch.addFlags(cmd)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be rated and write nothing")
 }
 
@@ -129,12 +134,19 @@ counts; the next one rates what is still due.
 			if err != nil {
 				return err
 			}
+			fetchers, err := o.fetchers()
+			if err != nil {
+				return err
+			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
 				options, err := o.settle(ctx, s, options)
 				if err != nil {
 					return err
 				}
 				if !o.dryRun {
+					if err := p.fetchScopes(ctx, s, fetchers); err != nil {
+						return err
+					}
 					if err := o.remember(ctx, s, options); err != nil {
 						return err
 					}
@@ -145,6 +157,37 @@ counts; the next one rates what is still due.
 	}
 	o.addFlags(cmd)
 	return cmd
+}
+
+func (o *rateOptions) fetchers() ([]scopes.Fetcher, error) {
+	var out []scopes.Fetcher
+	for _, from := range o.scopesFrom {
+		if from != "keystone" {
+			out = append(out, scopes.Static{File: from})
+			continue
+		}
+		f, err := o.fetch.keystone()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// fetchScopes runs the fetchers. One that fails has its own line in the run
+// log, which status shows and status --check rings for; what is rated does not
+// depend on it, so the run goes on.
+func (p *program) fetchScopes(ctx context.Context, s *store.Store, list []scopes.Fetcher) error {
+	for _, f := range list {
+		if _, err := p.fetch(ctx, s, f); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			p.log.ErrorContext(ctx, "scopes not fetched, those known so far are rated", "fetcher", f.Name(), "error", err)
+		}
+	}
+	return nil
 }
 
 func (p *program) rate(ctx context.Context, s *store.Store, o rate.Options, jo jobOptions, dryRun bool) error {
@@ -183,6 +226,7 @@ func (p *program) runRate(ctx context.Context, job *rate.Job, jo jobOptions) (*r
 		counts["scopes"], counts["periods"], counts["lines"] = fmt.Sprint(result.Scopes), fmt.Sprint(result.Periods), fmt.Sprint(result.Lines)
 		counts["unpriced"], counts["rejected"], counts["skipped"] = fmt.Sprint(result.Unpriced), fmt.Sprint(result.Rejected), fmt.Sprint(result.Skipped)
 		counts["failed_scopes"], counts["lost"] = fmt.Sprint(len(result.Failed)), fmt.Sprint(result.Lost)
+		counts["unpriced_metrics"], counts["unmatched_rules"], counts["always_zero_rules"] = some(result.Rules.UnpricedMetrics, 20), some(result.Rules.Unmatched, 20), some(result.Rules.AlwaysZero, 20)
 		if result.Late != nil {
 			counts["late"] = fmt.Sprint(result.Late.Late)
 		}
@@ -260,20 +304,20 @@ func (p *program) rateUnderLease(ctx context.Context, job *rate.Job, run *jobs.R
 
 func printRatePlan(p *program, plan *rate.Plan) {
 	if plan.Expired > 0 {
-		rowf(p.stdout, "%d due periods are older than their tier keeps and cannot be rated\n", plan.Expired)
+		rowf(p.stdout, "%s older than their tier keeps cannot be rated\n", count(plan.Expired, "due period"))
 	}
 	if plan.Periods == 0 {
 		fmt.Fprintln(p.stdout, "nothing is due")
 	} else {
-		rowf(p.stdout, "%d periods of %d scopes are due from %s to %s: about %d usage rows in %d passes\n",
-			plan.Periods, plan.Scopes, plan.From.Format(time.DateOnly), plan.To.Format(time.DateOnly), plan.Rows, plan.Passes)
+		rowf(p.stdout, "%s of %s %s due from %s to %s: about %s in %s\n",
+			count(plan.Periods, "period"), count(plan.Scopes, "scope"), plural(plan.Periods, "is", "are"), plan.From.Format(time.DateOnly), plan.To.Format(time.DateOnly), count(plan.Rows, "usage row"), passes(plan.Passes))
 	}
 	printWaiting(p, plan.Waiting)
 }
 
 func printWaiting(p *program, waiting []rate.Waiting) {
 	for _, w := range waiting {
-		rowf(p.stdout, "waiting: %d scopes: %s\n", w.Scopes, w.Reason)
+		rowf(p.stdout, "waiting: %s: %s\n", count(w.Scopes, "scope"), w.Reason)
 	}
 }
 
@@ -284,7 +328,7 @@ func printRateResult(p *program, r *rate.Result) {
 		printWaiting(p, r.Waiting)
 		return
 	}
-	rowf(p.stdout, "rated %d periods of %d scopes: %d lines in %d passes, %.1f s\n", r.Periods, r.Scopes, r.Lines, r.Passes, r.Seconds)
+	rowf(p.stdout, "rated %s of %s: %s in %s, %.1f s\n", count(r.Periods, "period"), count(r.Scopes, "scope"), count(r.Lines, "line"), passes(r.Passes), r.Seconds)
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 	for _, currency := range slices.Sorted(mapKeys(r.Price)) {
 		rowf(w, "price\t%s %s\n", r.Price[currency], currency)
@@ -331,13 +375,20 @@ func printLate(p *program, r *rate.Result) {
 			for _, currency := range slices.Sorted(mapKeys(late.Difference)) {
 				parts = append(parts, late.Difference[currency].String()+" "+currency)
 			}
-			rowf(p.stdout, "late usage in %d rated periods, worth %s; %d rated again (see 'ratebatch status --late')\n", late.Late, strings.Join(parts, ", "), late.Reprocessed)
+			rowf(p.stdout, "late usage in %s, worth %s; %d rated again (see 'ratebatch status --late')\n", count(late.Late, "rated period"), strings.Join(parts, ", "), late.Reprocessed)
 		}
 	}
 	if lost > 0 {
 		rowf(p.stdout, "ALARM: %d rated periods have lost usage; they were left as they are (see 'ratebatch status --late')\n", lost)
 	}
 }
+
+// count is a number of things: 1 period, 2 periods.
+func count[N int | uint64](n N, noun string) string {
+	return fmt.Sprintf("%d %s", n, plural(n, noun, noun+"s"))
+}
+
+func passes(n int) string { return fmt.Sprintf("%d %s", n, plural(n, "pass", "passes")) }
 
 // firstLine keeps long notes out of tables.
 func firstLine(text string) string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/jobs/reconcile"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
@@ -61,6 +62,14 @@ checked, because its input has expired, says so and is no failure.
 				if job.Month, err = monthOf(b.calendar, month, p.now()); err != nil {
 					return err
 				}
+				rating, err := (&rateOptions{period: job.Period}).options(p.now())
+				if err != nil {
+					return err
+				}
+				if rating, err = (&rateOptions{period: job.Period}).settle(ctx, s, rating); err != nil {
+					return err
+				}
+				job.BeforeFirst = (&rate.Job{Store: s, Log: p.log, Options: rating}).BeforeFirst
 				report, err := job.Run(ctx)
 				if err != nil {
 					return err

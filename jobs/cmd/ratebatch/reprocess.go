@@ -89,7 +89,11 @@ func (p *program) withReprocess(ctx context.Context, o *rateOptions, use func(co
 		if err != nil {
 			return err
 		}
-		return use(ctx, p.reprocessJob(s, options))
+		job := p.reprocessJob(s, options)
+		if job.Tables, err = usageTables(ctx, s); err != nil {
+			return err
+		}
+		return use(ctx, job)
 	})
 }
 

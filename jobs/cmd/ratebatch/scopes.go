@@ -2,18 +2,19 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ratebatch/ratebatch/jobs"
+	"github.com/ratebatch/ratebatch/jobs/rate"
+	"github.com/ratebatch/ratebatch/jobs/scopes"
+	"github.com/ratebatch/ratebatch/jobs/scopes/keystone"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
@@ -23,7 +24,7 @@ func newScopesCmd(p *program) *cobra.Command {
 		Use:   "scopes",
 		Short: "Whose usage is rated: list, show, enable and disable scopes",
 	}
-	cmd.AddCommand(p.scopesListCmd(), p.scopesShowCmd(), p.scopesLoadCmd(), p.scopesSetCmd("enable", true), p.scopesSetCmd("disable", false))
+	cmd.AddCommand(p.scopesListCmd(), p.scopesShowCmd(), p.scopesLoadCmd(), p.scopesFetchCmd(), p.scopesSetCmd("enable", true), p.scopesSetCmd("disable", false))
 	return cmd
 }
 
@@ -34,12 +35,29 @@ type listedScope struct {
 	RatedUntil *time.Time `json:"rated_until"`
 }
 
+// usageTables are those that the metrics in force read: with scope_key they
+// may call something else a scope than the project.
+func usageTables(ctx context.Context, s *store.Store) ([]store.UsageTable, error) {
+	b, err := readBilling(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if b.period == 0 {
+		b.period = time.Hour
+	}
+	return (&rate.Job{Store: s, Options: rate.Options{Period: b.period}}).UsageTables(ctx)
+}
+
 func listScopes(ctx context.Context, s *store.Store) ([]listedScope, error) {
 	states, err := s.ScopeStates(ctx)
 	if err != nil {
 		return nil, err
 	}
-	usages, err := s.ScopeUsages(ctx, store.HourlyTiers(), time.Unix(0, 0))
+	tables, err := usageTables(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	usages, err := s.ScopeUsages(ctx, tables, time.Unix(0, 0))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +111,7 @@ func (p *program) scopesListCmd() *cobra.Command {
 				}
 				return p.print(scopes, func() {
 					w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-					fmt.Fprintln(w, "SCOPE\tNAME\tSTATE\tREGIONS\tRATED UNTIL\tREASON")
+					fmt.Fprintln(w, "SCOPE\tNAME\tDOMAIN\tSTATE\tREGIONS\tRATED UNTIL\tREASON")
 					for _, x := range scopes {
 						printScope(w, x)
 					}
@@ -101,36 +119,6 @@ func (p *program) scopesListCmd() *cobra.Command {
 				})
 			})
 		},
-	}
-}
-
-// readScopes reads the static list: one scope a line as ID,NAME,DOMAIN, of
-// which only the first is needed.
-func readScopes(file string) ([]store.ScopeState, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, &ratebatch.ConfigError{Err: err}
-	}
-	defer f.Close()
-	reader := csv.NewReader(f)
-	reader.FieldsPerRecord, reader.Comment, reader.TrimLeadingSpace = -1, '#', true
-	var out []store.ScopeState
-	seen := map[string]bool{}
-	for {
-		record, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s: %w", file, err)}
-		}
-		line, _ := reader.FieldPos(0)
-		if record[0] == "" || len(record) > 3 || seen[record[0]] {
-			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s:%d: %q", file, line, strings.Join(record, ",")), Hint: "write one scope a line, once, as ID,NAME,DOMAIN"}
-		}
-		seen[record[0]] = true
-		record = append(record, "", "")
-		out = append(out, store.ScopeState{Scope: record[0], Active: true, Name: record[1], Domain: record[2], Fetcher: "static"})
 	}
 }
 
@@ -146,33 +134,98 @@ and usage of scopes that nobody listed is rated all the same.
 		Example: "  ratebatch scopes load projects.csv",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := readScopes(args[0])
+			f := scopes.Static{File: args[0]}
+			if _, err := f.Fetch(cmd.Context()); err != nil {
+				return err // a mistake in the file is said before the database is opened
+			}
+			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+				result, err := p.fetch(ctx, s, f)
+				if err != nil {
+					return err
+				}
+				return p.print(result, func() { printFetched(p, result) })
+			})
+		},
+	}
+}
+
+// fetchFlags say how Keystone is reached; who the user is stands in the
+// environment or in files.
+type fetchFlags struct {
+	cloud, passwordFile string
+	timeout             time.Duration
+}
+
+func (o *fetchFlags) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.cloud, "os-cloud", "", "cloud of clouds.yaml [OS_CLOUD]; without one the OS_* variables count")
+	f.StringVar(&o.passwordFile, "os-password-file", "", "file with the password of the Keystone user, instead of OS_PASSWORD")
+	f.DurationVar(&o.timeout, "fetch-timeout", keystone.DefaultTimeout, "give up on the list of projects after this time")
+}
+
+func (o *fetchFlags) keystone() (scopes.Fetcher, error) {
+	if o.timeout <= 0 {
+		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("--fetch-timeout %s", o.timeout), Hint: "use a second or more"}
+	}
+	return &keystone.Fetcher{Cloud: o.cloud, PasswordFile: o.passwordFile, Timeout: o.timeout}, nil
+}
+
+func (p *program) scopesFetchCmd() *cobra.Command {
+	var o fetchFlags
+	cmd := &cobra.Command{
+		Use:   "fetch keystone",
+		Short: "Fetch the projects of a cloud with their names and domains",
+		Long: `Fetch lists all projects of Keystone and stores what is new. Usage names every
+scope that is rated; a fetch adds what they are called. If it fails nothing is
+lost: the scopes known so far stay and are rated.
+
+The user comes from a cloud of clouds.yaml (--os-cloud or OS_CLOUD) or from the
+variables of an openrc file (OS_AUTH_URL, OS_USERNAME, OS_USER_DOMAIN_NAME,
+OS_PASSWORD, OS_PROJECT_NAME, …, or an application credential); it needs the role
+reader on the system (OS_SYSTEM_SCOPE=all), or admin.
+
+` + exitCodesHelp,
+		Example: `  ratebatch scopes fetch keystone --os-cloud billing
+  ratebatch rate --scopes-from keystone`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: []string{"keystone"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] != "keystone" {
+				return &ratebatch.ConfigError{Err: fmt.Errorf("no fetcher is called %q", args[0]), Hint: "there is keystone; a file is read by 'ratebatch scopes load'"}
+			}
+			f, err := o.keystone()
 			if err != nil {
 				return err
 			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
-				known, err := s.ScopeStates(ctx)
+				result, err := p.fetch(ctx, s, f)
 				if err != nil {
 					return err
 				}
-				changed := 0
-				for _, x := range list {
-					old, ok := known[x.Scope]
-					if ok {
-						x.Active, x.Reason = old.Active, old.Reason
-					}
-					if ok && old.Name == x.Name && old.Domain == x.Domain {
-						continue
-					}
-					if err := s.SetScope(ctx, x, author()); err != nil {
-						return err
-					}
-					changed++
-				}
-				return p.print(map[string]int{"listed": len(list), "changed": changed}, func() { rowf(p.stdout, "%d scopes listed, %d changed\n", len(list), changed) })
+				return p.print(result, func() { printFetched(p, result) })
 			})
 		},
 	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func printFetched(p *program, r scopes.Result) {
+	rowf(p.stdout, "%d scopes listed by %s, %d changed\n", r.Listed, r.Fetcher, r.Changed)
+}
+
+// fetch runs a fetcher and notes it in the run log, where status shows it.
+func (p *program) fetch(ctx context.Context, s *store.Store, f scopes.Fetcher) (scopes.Result, error) {
+	if err := s.CheckSchema(ctx); err != nil {
+		return scopes.Result{}, err
+	}
+	run, err := jobs.Start(ctx, s, "scopes "+f.Name(), os.Args[1:], version, p.now())
+	if err != nil {
+		return scopes.Result{}, err
+	}
+	result, err := (&scopes.Job{Store: s, Log: p.log, Author: author()}).Run(ctx, f)
+	counts := map[string]string{"listed": fmt.Sprint(result.Listed), "changed": fmt.Sprint(result.Changed)}
+	return result, errors.Join(err, run.End(ctx, counts, err))
 }
 
 func printScope(w *tabwriter.Writer, x listedScope) {
@@ -183,7 +236,7 @@ func printScope(w *tabwriter.Writer, x listedScope) {
 	if x.RatedUntil != nil {
 		until = x.RatedUntil.Format(time.RFC3339)
 	}
-	rowf(w, "%s\t%s\t%s\t%v\t%s\t%s\n", x.Scope, x.Name, state, x.Regions, until, firstLine(x.Reason))
+	rowf(w, "%s\t%s\t%s\t%s\t%v\t%s\t%s\n", x.Scope, x.Name, x.Domain, state, x.Regions, until, firstLine(x.Reason))
 }
 
 func (p *program) scopesShowCmd() *cobra.Command {
@@ -239,6 +292,9 @@ func (p *program) scopesSetCmd(verb string, active bool) *cobra.Command {
 				if err := s.SetScope(ctx, x.ScopeState, author()); err != nil {
 					return err
 				}
+				if x, err = findScope(ctx, s, args[0]); err != nil { // with the server's time of the change
+					return err
+				}
 				return p.print(x, func() { rowf(p.stdout, "scope %s is %sd\n", x.Scope, verb) })
 			})
 		},
@@ -249,17 +305,29 @@ func (p *program) scopesSetCmd(verb string, active bool) *cobra.Command {
 
 func newWatermarkCmd(p *program) *cobra.Command {
 	var region, until, note string
+	var unset bool
 	cmd := &cobra.Command{
 		Use:   "watermark",
 		Short: "Show up to when each region's input is complete, or set it",
 		Long: `A period is rated when its region's watermark has passed its end. Without one
-that is set it follows the newest sample. Set it where you know better: when a
-load is complete, or must be waited for.`,
+that is set it follows the newest sample, or what ingest has drained. Set it where
+you know better: when a load is complete, or must be waited for. With --unset a
+region follows its input again.
+
+` + exitCodesHelp,
 		Example: `  ratebatch watermark
   ratebatch watermark --region RegionOne --until 2026-11-01T00:00:00Z --note "October is loaded"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+				if unset && (until != "" || region == "") {
+					return &ratebatch.ConfigError{Err: errors.New("--unset needs --region and no --until")}
+				}
+				if unset {
+					if err := p.unsetWatermark(ctx, s, region, note); err != nil {
+						return err
+					}
+				}
 				if until != "" {
 					moment, err := parseMoment("until", until)
 					if err != nil {
@@ -267,6 +335,9 @@ load is complete, or must be waited for.`,
 					}
 					if region == "" {
 						return &ratebatch.ConfigError{Err: errors.New("--until without --region")}
+					}
+					if err := p.warnUnknownRegion(ctx, s, region); err != nil {
+						return err
 					}
 					if err := s.SetWatermark(ctx, store.Watermark{Region: region, CompleteUntil: moment, Source: "operator"}, note); err != nil {
 						return err
@@ -294,5 +365,40 @@ load is complete, or must be waited for.`,
 	cmd.Flags().StringVar(&region, "region", "", "region to set")
 	cmd.Flags().StringVar(&until, "until", "", "input is complete up to here")
 	cmd.Flags().StringVar(&note, "note", "", "why")
+	cmd.Flags().BoolVar(&unset, "unset", false, "let the region follow its input again")
 	return cmd
+}
+
+// warnUnknownRegion says so when nothing is known of a region: a mistyped name
+// would hold up nobody, and help nobody.
+func (p *program) warnUnknownRegion(ctx context.Context, s *store.Store, region string) error {
+	marks, err := s.Watermarks(ctx)
+	if err != nil {
+		return err
+	}
+	tables, err := usageTables(ctx, s)
+	if err != nil {
+		return err
+	}
+	usages, err := s.ScopeUsages(ctx, tables, time.Unix(0, 0))
+	if err != nil {
+		return err
+	}
+	if _, ok := marks[region]; ok || slices.ContainsFunc(usages, func(u store.ScopeUsage) bool { return u.Region == region }) {
+		return nil
+	}
+	fmt.Fprintf(p.stderr, "ratebatch: warning: region %s has no usage and no samples yet; check its name with 'ratebatch watermark'\n", plain(region))
+	return nil
+}
+
+// unsetWatermark takes back what was set: no time at all is not believed.
+func (p *program) unsetWatermark(ctx context.Context, s *store.Store, region, note string) error {
+	marks, err := s.Watermarks(ctx)
+	if err != nil {
+		return err
+	}
+	if marks[region].Source != "operator" {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("region %s has no watermark that was set", region), Hint: "list them with 'ratebatch watermark'"}
+	}
+	return s.SetWatermark(ctx, store.Watermark{Region: region, CompleteUntil: time.Unix(0, 0), Source: "unset"}, note)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -31,6 +32,10 @@ type status struct {
 	Ingest    ingestStatus         `json:"ingest"`
 	Late      []store.LateFinding  `json:"late,omitempty"`
 	Outdated  []outdated           `json:"outdated,omitempty"`
+
+	BeforeFirst []store.BeforeFirst         `json:"before_first,omitempty"`
+	States      map[string]store.ScopeState `json:"scope_states,omitempty"` // of scopes that were named or disabled
+	Rules       map[string]string           `json:"rules,omitempty"`        // what the last run of rate with something due said of metrics and rules
 }
 
 // outdated are rated periods that another version is in force for now.
@@ -74,11 +79,10 @@ when a scope fails.
 				if err != nil {
 					return err
 				}
-				if late {
-					if x.Outdated, err = readOutdated(ctx, s); err != nil {
-						return err
-					}
-				} else {
+				if x.Outdated, err = readOutdated(ctx, s); err != nil {
+					return err
+				}
+				if !late {
 					x.Late = nil
 				}
 				if err := p.print(x, func() {
@@ -130,12 +134,26 @@ func (x *status) check(o rate.Options, maxLag time.Duration) error {
 			lost++
 		}
 	}
+	for _, j := range x.Jobs {
+		if j.State == "failed" && strings.HasPrefix(j.Job, "scopes ") {
+			halt(j.Hint, "%s: %s", j.Job, j.Error)
+		}
+	}
 	if lost > 0 {
 		halt("see 'ratebatch status --late'", "usage of %d rated periods was lost", lost)
 	}
 	errs = append(errs, x.Ingest.check(o.Now, maxLag)...)
 	return errors.Join(errs...)
 }
+
+// String says it in one sentence.
+func (o outdated) String() string {
+	return fmt.Sprintf("%s from %s on %s rated by another %s than version %d, which is in force for them now; reprocess them if they should be billed by it",
+		count(o.Periods, "period"), o.From.Format(time.RFC3339), plural(o.Periods, "was", "were"), o.Kind, o.Version)
+}
+
+// ruleCounts are what a run of rate notes of metrics and rules.
+var ruleCounts = []string{"unpriced_metrics", "unmatched_rules", "always_zero_rules"}
 
 func readOutdated(ctx context.Context, s *store.Store) ([]outdated, error) {
 	var out []outdated
@@ -168,14 +186,15 @@ func readOutdated(ctx context.Context, s *store.Store) ([]outdated, error) {
 func printLateUsage(p *program, x *status) {
 	fmt.Fprintln(p.stdout)
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "SCOPE\tPERIOD\tWHAT\tROWS COMMITTED\tNOW\tDIFFERENCE\tACTION\tFOUND")
+	fmt.Fprintln(w, "SCOPE\tPERIOD\tWHAT\tROWS COMMITTED\tNOW\tDIFFERENCE\tBY ANOTHER PLAN\tACTION\tFOUND")
 	for _, f := range x.Late {
-		rowf(w, "%s\t%s\t%s\t%d\t%d\t%s %s\t%s\t%s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Kind, f.CommittedRows, f.FoundRows, f.Difference(), f.Currency, f.Action, f.FoundAt.Format(time.RFC3339))
+		plan := ""
+		if d := f.ByPlan(); !d.IsZero() {
+			plan = d.String() + " " + f.Currency
+		}
+		rowf(w, "%s\t%s\t%s\t%d\t%d\t%s %s\t%s\t%s\t%s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Kind, f.CommittedRows, f.FoundRows, f.Difference(), f.Currency, plan, f.Action, f.FoundAt.Format(time.RFC3339))
 	}
 	w.Flush()
-	for _, o := range x.Outdated {
-		rowf(p.stdout, "%d periods from %s on were rated by another %s than version %d, which is in force for them now\n", o.Periods, o.From.Format(time.RFC3339), o.Kind, o.Version)
-	}
 }
 
 func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options) (*status, error) {
@@ -194,6 +213,12 @@ func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options)
 		return nil, err
 	}
 	if x.Late, err = s.LateOpen(ctx); err != nil {
+		return nil, err
+	}
+	if x.States, err = s.ScopeStates(ctx); err != nil {
+		return nil, err
+	}
+	if x.Rules, err = s.LastCounts(ctx, "rate", ruleCounts...); err != nil {
 		return nil, err
 	}
 	x.LateOpen = len(x.Late)
@@ -218,6 +243,9 @@ func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options)
 		return nil, err
 	}
 	x.Due, x.Waiting, x.Expired, x.Oldest = plan.Periods, plan.Waiting, plan.Expired, plan.From
+	if x.BeforeFirst, err = (&rate.Job{Store: s, Log: p.log, Options: o}).BeforeFirst(ctx, time.Unix(0, 0).UTC(), store.OpenEnd); err != nil {
+		return nil, err
+	}
 	oldest, keep, err := s.OldestRatable(ctx, o.Now, o.Period)
 	if err != nil {
 		return nil, err
@@ -233,9 +261,13 @@ const warnBefore = 7 * 24 * time.Hour
 
 func printStatus(p *program, x *status) {
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "SCOPE\tRATED UNTIL\tPERIODS\tPRICE\tUNPRICED\tREJECTED")
+	fmt.Fprintln(w, "SCOPE\tNAME\tSTATE\tRATED UNTIL\tPERIODS\tPRICE\tUNPRICED\tREJECTED")
 	for _, s := range x.Scopes {
-		rowf(w, "%s\t%s\t%d\t%s %s\t%d\t%d\n", s.Scope, s.RatedUntil.Format(time.RFC3339), s.Periods, s.Price, s.Currency, s.Unpriced, s.Rejected)
+		state := "active"
+		if known, ok := x.States[s.Scope]; ok && !known.Active {
+			state = "disabled"
+		}
+		rowf(w, "%s\t%s\t%s\t%s\t%d\t%s %s\t%d\t%d\n", s.Scope, x.States[s.Scope].Name, state, s.RatedUntil.Format(time.RFC3339), s.Periods, s.Price, s.Currency, s.Unpriced, s.Rejected)
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "JOB\tLAST RUN\tSTATE\tLAST SUCCESS\tERROR")
@@ -247,7 +279,7 @@ func printStatus(p *program, x *status) {
 		rowf(w, "%s\t%s\t%s\t%s\t%s\n", j.Job, j.LastStart.Format(time.RFC3339), j.State, success, firstLine(j.Error))
 	}
 	w.Flush()
-	rowf(p.stdout, "\n%d periods are due\n", x.Due)
+	rowf(p.stdout, "\n%s %s due\n", count(x.Due, "period"), plural(x.Due, "is", "are"))
 	if x.Note != "" {
 		rowf(p.stdout, "rate would stop: %s\n", x.Note)
 	}
@@ -267,6 +299,18 @@ func printStatus(p *program, x *status) {
 			text = "waits: " + y.Waiting
 		}
 		rowf(p.stdout, "reprocess %s: %s\n", y.ID, text)
+	}
+	for _, b := range x.BeforeFirst {
+		rowf(p.stdout, "before_first: %s of scope %s in %s from %s on lie before its first period %s and are billed to nobody (see --first-period)\n",
+			count(b.Rows, "usage row"), b.Scope, count(b.Periods, "period"), b.From.Format(time.RFC3339), b.First.Format(time.RFC3339))
+	}
+	for _, name := range ruleCounts {
+		if text := x.Rules[name]; text != "" {
+			rowf(p.stdout, "%s in the last run that rated: %s\n", strings.ReplaceAll(name, "_", " "), text)
+		}
+	}
+	for _, o := range x.Outdated {
+		rowf(p.stdout, "%s\n", o)
 	}
 	printIngestStatus(p, x.Ingest)
 	if x.LateOpen > 0 {

@@ -4,7 +4,10 @@
 -- reads:   watermarks (small); ts of the raw samples and bucket of the hourly tiers
 SELECT region, argMax(complete_until, (precedence, set_at)) AS complete_until, argMax(source, (precedence, set_at)) AS source
 FROM (
-    SELECT region, complete_until, source, 3 AS precedence, set_at FROM watermarks
+    SELECT region, complete_until, source, 3 AS precedence, set_at FROM (
+        SELECT w.region AS region, argMax(w.complete_until, w.set_at) AS complete_until, argMax(toString(w.source), w.set_at) AS source, max(w.set_at) AS set_at
+        FROM watermarks AS w GROUP BY w.region)
+    WHERE source != 'unset'
     UNION ALL SELECT region, toDateTime(max(ts), 'UTC'), 'newest sample', 2, toDateTime64(0, 6, 'UTC') FROM instance_samples GROUP BY region
     UNION ALL SELECT region, toDateTime(max(ts), 'UTC'), 'newest sample', 2, toDateTime64(0, 6, 'UTC') FROM port_samples GROUP BY region
     UNION ALL SELECT region, toDateTime(max(ts), 'UTC'), 'newest sample', 2, toDateTime64(0, 6, 'UTC') FROM disk_samples GROUP BY region
