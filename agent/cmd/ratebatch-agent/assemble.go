@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -44,8 +43,8 @@ func (p *program) libvirtOptions(n nodeConfig) (libvirt.Options, error) {
 
 // local says that a URI means libvirtd of this machine.
 func local(uri string) bool {
-	scheme, _, _ := strings.Cut(uri, ":")
-	return scheme == "qemu" || scheme == "qemu+unix"
+	u, err := url.Parse(uri)
+	return err == nil && u.Host == "" && (u.Scheme == "qemu" || u.Scheme == "qemu+unix")
 }
 
 func (p *program) ovnOptions(chassis string) ovn.Options {

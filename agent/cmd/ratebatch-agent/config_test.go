@@ -125,7 +125,7 @@ func TestPlacesOfHosts(t *testing.T) {
 	if filepath.Dir(got) != "/state" {
 		t.Errorf("a host's name leads out of the state directory: %s", got)
 	}
-	for uri, want := range map[string]bool{"qemu:///system": true, "qemu+unix:///system?socket=/x": true, "qemu+tcp://h/system": false, "qemu+tls://h/system": false} {
+	for uri, want := range map[string]bool{"qemu:///system": true, "qemu+unix:///system?socket=/x": true, "qemu+tcp://h/system": false, "qemu+tls://h/system": false, "qemu://h/system": false} {
 		if local(uri) != want {
 			t.Errorf("local(%s) = %v", uri, !want)
 		}
