@@ -6,5 +6,6 @@ import "github.com/spf13/cobra"
 func operating(p *program) []*cobra.Command {
 	return []*cobra.Command{
 		newScheduleCmd(p),
+		newConfigCmd(p),
 	}
 }

@@ -32,6 +32,7 @@ type program struct {
 	output    string         // --output table|json
 	logFormat string         // --log-format text|json
 	verbose   bool
+	config    string // --config
 }
 
 // run executes one command line and returns its exit code. Tests call it
@@ -107,6 +108,9 @@ folder given by --data (or joins the one that already serves it).
 		SilenceErrors:              true,
 		SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := p.configure(cmd); err != nil {
+				return err
+			}
 			return p.prepare(cmd)
 		},
 	}
@@ -118,8 +122,10 @@ folder given by --data (or joins the one that already serves it).
 	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.engine.URL, "clickhouse", os.Getenv("RATEBATCH_CLICKHOUSE"), "ClickHouse server, as clickhouse://user@host:9000/db or https://…; empty: the embedded engine [RATEBATCH_CLICKHOUSE]")
+	flags.StringVar(&p.engine.PasswordFile, "clickhouse-password-file", "", "file with the password for the ClickHouse server; else RATEBATCH_CLICKHOUSE_PASSWORD [RATEBATCH_CLICKHOUSE_PASSWORD_FILE]")
 	flags.StringVar(&p.engine.DataDir, "data", envOr("RATEBATCH_DATA", "ratebatch-data"), "folder of the embedded engine's data [RATEBATCH_DATA]")
 	flags.StringVar(&p.engine.Database, "database", envOr("RATEBATCH_DATABASE", "ratebatch"), "ClickHouse database [RATEBATCH_DATABASE]")
+	flags.StringVar(&p.config, "config", os.Getenv("RATEBATCH_CONFIG"), "configuration file; empty: "+configFile+" if it exists [RATEBATCH_CONFIG]")
 	flags.StringVarP(&p.output, "output", "o", "table", "how to print results: table or json")
 	flags.StringVar(&p.logFormat, "log-format", "text", "how to write logs on stderr: text or json")
 	flags.BoolVarP(&p.verbose, "verbose", "v", false, "log what is done in detail")

@@ -162,7 +162,8 @@ func (p *program) scheduleRun(ctx context.Context, f *schedules.File, listen str
 // childEnvironment hands the shared flags to jobs. They go by the environment:
 // a URL may hold a password, and arguments can be read by every user.
 func (p *program) childEnvironment() []string {
-	return append(os.Environ(), "RATEBATCH_CLICKHOUSE="+p.engine.URL, "RATEBATCH_DATA="+p.engine.DataDir, "RATEBATCH_DATABASE="+p.engine.Database)
+	return append(os.Environ(), "RATEBATCH_CLICKHOUSE="+p.engine.URL, "RATEBATCH_DATA="+p.engine.DataDir, "RATEBATCH_DATABASE="+p.engine.Database,
+		"RATEBATCH_CLICKHOUSE_PASSWORD_FILE="+p.engine.PasswordFile, "RATEBATCH_CONFIG="+p.config)
 }
 
 func newScheduleRenderCmd(p *program, file *string) *cobra.Command {
