@@ -332,10 +332,11 @@ func (a *attempt) prices(ctx context.Context) (map[string]map[time.Time]decimal.
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.writeLines(ctx, set, summary); err != nil {
+	p, err := a.writeLines(ctx, set, summary)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.InsertPassLines(ctx, a.ids, a.query()); err != nil {
+	if err := p.readBack(ctx); err != nil {
 		return nil, err
 	}
 	return s.LatePrices(ctx, a.ids)

@@ -74,6 +74,7 @@ func (j *Job) Measure(ctx context.Context, runs int) (Measurement, error) {
 	}
 	rating := p.statement()
 	for _, mp := range p.metrics {
+		mp.tiers = nil
 		mp.expression.Inner = "1 AS c_"
 		mp.expression.Columns = "toDecimal128('0', 18) AS price, '' AS rule, '' AS bucket"
 		mp.expression.Guard = "1"

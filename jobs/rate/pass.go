@@ -229,7 +229,7 @@ func (a *attempt) run(ctx context.Context) error {
 		return err
 	}
 	lap("lines written")
-	if err := s.InsertPassLines(ctx, a.ids, a.query()); err != nil {
+	if err := p.readBack(ctx); err != nil {
 		return err
 	}
 	differences, err := s.PassDifferences(ctx, a.ids)
@@ -289,8 +289,11 @@ func (a *attempt) metrics() (*metric.Set, string, error) {
 // writeLines prices the usage and writes the lines.
 func (a *attempt) writeLines(ctx context.Context, set *metric.Set, summary store.PassSummary) (*pricer, error) {
 	p, err := newPricer(a, set, summary)
-	if err != nil || summary.UsageRows == 0 {
+	if err != nil {
 		return p, err
+	}
+	if summary.UsageRows == 0 {
+		return p, p.deriveLines(ctx)
 	}
 	if err := p.fold(ctx); err != nil {
 		return nil, voidIfThrown(err)
@@ -300,7 +303,10 @@ func (a *attempt) writeLines(ctx context.Context, set *metric.Set, summary store
 			return nil, voidIfThrown(err)
 		}
 	}
-	return p, voidIfThrown(p.priceInGo(ctx))
+	if err := p.priceInGo(ctx); err != nil {
+		return p, voidIfThrown(err)
+	}
+	return p, p.deriveLines(ctx)
 }
 
 // voidIfThrown turns the exception of a guard into a void attempt.

@@ -31,7 +31,7 @@ type pricer struct {
 	windows  []window
 	metrics  []*metricPricer
 	plans    []*plan.Plan
-	filtered bool // usage of periods that are not due must be left out
+	planOf   map[string]*plan.Plan // by the digest of its version
 }
 
 // metricPricer is what a pass needs of one metric.
@@ -40,11 +40,12 @@ type metricPricer struct {
 	fields     []string
 	scopes     []string
 	expression pricing.Expression
+	tiers      *tierPricer // nil: no price of it depends on the month so far
 	rows       uint64
 }
 
 func newPricer(a *attempt, set *metric.Set, summary store.PassSummary) (*pricer, error) {
-	p := &pricer{attempt: a, set: set, summary: summary}
+	p := &pricer{attempt: a, set: set, summary: summary, planOf: map[string]*plan.Plan{}}
 	evaluators := map[string]*hashmap.Evaluator{}
 	for _, span := range store.InForce(a.pass.plan.terms.plans, a.ids.From, a.ids.To) {
 		if span.Version == nil {
@@ -61,6 +62,7 @@ func newPricer(a *attempt, set *metric.Set, summary store.PassSummary) (*pricer,
 			}
 			evaluators[span.Version.Digest] = e
 			p.plans = append(p.plans, parsed)
+			p.planOf[span.Version.Digest] = parsed
 		}
 		begins := []time.Time{span.Begin}
 		for _, b := range e.Boundaries() {
@@ -85,7 +87,6 @@ func newPricer(a *attempt, set *metric.Set, summary store.PassSummary) (*pricer,
 		mp.scopes = slices.Compact(mp.scopes)
 		p.metrics = append(p.metrics, mp)
 	}
-	p.filtered = !p.dense()
 	return p, nil
 }
 
@@ -105,11 +106,14 @@ func ceilSecond(t time.Time) time.Time {
 	return t
 }
 
-// dense says whether every period of every scope in the pass's window is due,
-// so that no usage row has to be looked up among the due periods. Lines of
-// periods that are not due would be invisible, but written in vain, and the
-// check would void the attempt over them.
-func (p *pricer) dense() bool { return false }
+// dense says whether, of every scope that has a due period, every period in the
+// pass's window is due, as in a steady hour and in most of a catch-up: then a
+// usage row is kept by its scope alone, which the engine decides once per scope
+// and not once per row.
+func (p *pricer) dense() bool {
+	window, period := p.attempt.ids.To.Sub(p.attempt.ids.From), p.attempt.ids.Period
+	return p.summary.Lost == 0 && window%period == 0 && p.summary.Periods == p.summary.Scopes*uint64(window/period)
+}
 
 // boundaries are the instants at which windows after the first begin.
 func (p *pricer) boundaries() []time.Time {
@@ -120,13 +124,16 @@ func (p *pricer) boundaries() []time.Time {
 	return out
 }
 
-// dueOnly keeps usage to the periods that the attempt rates.
-const dueOnly = "(scope, begin) IN (SELECT scope, begin FROM pass_periods WHERE run_id = {run_id:UUID} AND NOT lost)"
+// dueOnly and dueScopes keep usage to the periods that the attempt rates.
+const (
+	dueOnly   = "(scope, begin) IN (SELECT scope, begin FROM pass_periods WHERE run_id = {run_id:UUID} AND NOT lost)"
+	dueScopes = "scope IN (SELECT DISTINCT scope FROM pass_periods WHERE run_id = {run_id:UUID})"
+)
 
 func (p *pricer) usage(mp *metricPricer, attributes bool) (string, error) {
-	o := metric.UsageOptions{Period: p.attempt.ids.Period, Fields: mp.fields, Attributes: attributes, Dedup: p.attempt.dedup}
-	if p.filtered {
-		o.Filter = dueOnly
+	o := metric.UsageOptions{Period: p.attempt.ids.Period, Fields: mp.fields, Attributes: attributes, Dedup: p.attempt.dedup, Filter: dueOnly}
+	if p.dense() {
+		o.Filter = dueScopes
 	}
 	return mp.metric.UsageSQL(o)
 }
@@ -140,6 +147,12 @@ func (p *pricer) fold(ctx context.Context) error {
 			return fmt.Errorf("metric %s: %w", mp.metric.Name, err)
 		}
 		if len(combos) == 0 {
+			continue
+		}
+		if p.hasTiers(mp) {
+			if err := p.foldTiers(ctx, mp, combos); err != nil {
+				return fmt.Errorf("metric %s: %w", mp.metric.Name, err)
+			}
 			continue
 		}
 		mp.expression, err = pricing.Build(pricing.Input{Boundaries: p.boundaries(), Scopes: mp.scopes, Fields: len(mp.fields), Combos: combos})
@@ -221,6 +234,10 @@ func (p *pricer) statement() string {
 		usage, err := p.usage(mp, true)
 		if err != nil {
 			panic(err) // it was written once already, for the combinations
+		}
+		if mp.tiers != nil {
+			branches = append(branches, p.tierBranches(mp, usage)...)
+			continue
 		}
 		branches = append(branches, fmt.Sprintf(`SELECT %s
 FROM (

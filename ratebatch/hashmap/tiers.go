@@ -211,12 +211,22 @@ func (e *Evaluator) PriceTiers(metric, scope string, begin time.Time, rows []Tie
 		for _, account := range slices.Sorted(maps.Keys(used)) {
 			was := before[account]
 			old, now := tariff.Last(was), tariff.Last(was.Add(used[account]))
-			if change := tariff.Costs[now].Sub(tariff.Costs[old]); was.IsPositive() && !change.IsZero() {
-				lines = append(lines, TierLine{Row: -1, Part: AdjustmentPart, Account: account, Region: regions[account], Qty: was, Result: tierResult(change, was, tariff.Rule(now))})
+			if r, ok := tariff.Adjustment(old, now, was); ok {
+				lines = append(lines, TierLine{Row: -1, Part: AdjustmentPart, Account: account, Region: regions[account], Qty: was, Result: r})
 			}
 		}
 	}
 	return lines, used
+}
+
+// Adjustment is what bringing an accumulated quantity from one volume tier to
+// another comes to, and whether there is anything to bring.
+func (t *Tariff) Adjustment(old, now int, accumulated decimal.Decimal) (Result, bool) {
+	change := t.Costs[now].Sub(t.Costs[old])
+	if !accumulated.IsPositive() || change.IsZero() {
+		return Result{}, false
+	}
+	return tierResult(change, accumulated, t.Rule(now)), true
 }
 
 // apart is the result of a row that tiers do not price: skipped, rejected, or

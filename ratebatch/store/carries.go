@@ -29,6 +29,13 @@ func (s *Store) InsertPassCarries(ctx context.Context, p Pass, c Carries, queryI
 	return nil
 }
 
+// PassCrossings counts the accounts that cross an edge in a period of the attempt.
+func (s *Store) PassCrossings(ctx context.Context, p Pass, metric string) (uint64, error) {
+	var n uint64
+	err := s.Row(ctx, "pass_crossings", Params{"run_id": p.ID, "metric": metric}, &n)
+	return n, err
+}
+
 // Adjustment is an account of volume tiers that enters another tier.
 type Adjustment struct {
 	Region, Scope string
