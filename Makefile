@@ -1,7 +1,7 @@
 # Ratebatch. 'make help' lists what there is.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build agent engine demo test race lint verify bench bench-quick bench-full fuzz clean check-tools
+.PHONY: help build agent engine demo test race test-lab lint verify bench bench-quick bench-full fuzz clean check-tools
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -40,6 +40,10 @@ test: engine ## run all tests
 
 race: engine ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race $(TEST_FLAGS) ./...
+
+# One lab at a time on a machine, hence -p 1.
+test-lab: ## tests against a real libvirtd, QEMU, OVS and OVN: Debian 12, root; installs Debian packages
+	RATEBATCH_TEST_LAB=1 go test -p 1 -timeout 20m -run '^TestLab' ./agent/...
 
 bin/tools/golangci-lint-$(GOLANGCI_VERSION):
 	@echo "building golangci-lint $(GOLANGCI_VERSION) (once, about two minutes)"
