@@ -18,7 +18,7 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-//go:embed schema/*.sql queries/*.sql
+//go:embed schema/*.sql queries/*.sql kafka/*.sql
 var files embed.FS
 
 // Store reads and writes one Ratebatch database. It is safe for concurrent use.

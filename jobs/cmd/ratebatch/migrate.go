@@ -19,6 +19,7 @@ type migrateOptions struct {
 
 func newMigrateCmd(p *program) *cobra.Command {
 	var o migrateOptions
+	var kafka kafkaEngineOptions
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create the tables, or bring them to this version",
@@ -29,10 +30,15 @@ Retention is how long each tier keeps data, by the data's own time: raw samples
 54h (agent spool 24h + topics 24h + 6h), 5-minute tier 7d, hourly tier 92d.
 With --retention it is also changed on tables that exist.
 
+With --kafka-engine ClickHouse reads the topics by itself, on servers that have the
+Kafka engine: into the same tables, with rejected and late records listed, but
+without watermarks and without noticing what Kafka lost. See docs/ingest.md.
+
 ` + exitCodesHelp,
 		Example: `  ratebatch migrate
   ratebatch migrate --retention raw=54h,5min=7d,hourly=400d
-  ratebatch migrate --print cluster --cluster billing`,
+  ratebatch migrate --print cluster --cluster billing
+  ratebatch migrate --kafka-engine --kafka broker1:9092`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			retention, err := store.ParseRetention(o.retention)
@@ -44,11 +50,18 @@ With --retention it is also changed on tables that exist.
 			}
 			options := store.MigrateOptions{Retention: retention, SetRetention: o.retention != "", Cluster: o.cluster}
 			if o.show != "" {
+				if kafka.wanted {
+					return p.printKafkaEngine(kafka, options)
+				}
 				return p.printSchema(options, o.show)
 			}
-			return p.migrate(cmd.Context(), options)
+			if err := p.migrate(cmd.Context(), options); err != nil || !kafka.wanted {
+				return err
+			}
+			return p.migrateKafkaEngine(cmd.Context(), kafka, o.cluster)
 		},
 	}
+	kafka.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.retention, "retention", "", "how long tiers keep data: raw=54h,5min=7d,hourly=92d, or one duration for all; h, d and y count")
 	f.StringVar(&o.cluster, "cluster", "", "name of the ClickHouse cluster: ReplicatedMergeTree and Distributed tables")

@@ -1,0 +1,5 @@
+-- table:   {{.Kind}}_stats_queue_mv
+-- purpose: Starts the consumer: hands every message on, the broken ones with what is wrong.
+CREATE MATERIALIZED VIEW IF NOT EXISTS {{.Kind}}_stats_queue_mv{{.OnCluster}} TO {{.Kind}}_records AS
+SELECT if(_error = '', record, _raw_message) AS record, _error AS broken, toString(_topic) AS topic, toInt32(_partition) AS partition, toInt64(_offset) AS offset, _key AS key
+FROM {{.Kind}}_stats_queue
