@@ -62,7 +62,7 @@ func (c *connection) call(ctx context.Context, limit time.Duration, what string,
 	if err == nil {
 		return nil
 	}
-	if cause := c.guard.reason(); cause != nil {
+	if cause := c.guard.reason(); cause != nil && !errors.Is(cause, errGoodbye) {
 		return cause
 	}
 	return fmt.Errorf("%s: %w", what, err)

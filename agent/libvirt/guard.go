@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -64,9 +65,13 @@ func (g *guard) abort(cause error) {
 	}
 }
 
+// errGoodbye: go-libvirt closed the connection itself, after Disconnect or
+// because opening it was refused. The call's own error says more.
+var errGoodbye = errors.New("the client closed the connection")
+
 // Close is go-libvirt's way to end the connection.
 func (g *guard) Close() error {
-	g.abort(net.ErrClosed)
+	g.abort(errGoodbye)
 	return nil
 }
 

@@ -39,7 +39,9 @@ type Host struct {
 	polling chan struct{} // one poll
 	dialing chan struct{} // one attempt to connect
 
-	known map[uuid.UUID]*known // polling
+	// Of the polling goroutine.
+	known map[uuid.UUID]*known
+	slow  map[uuid.UUID]struct{} // XML was not answered at the last try
 
 	mu         sync.Mutex
 	conn       *connection // nil: none
@@ -63,7 +65,7 @@ func New(o Options) *Host {
 	h := &Host{
 		opts: o, log: o.Log, deadline: o.Deadline, maxBackoff: o.MaxBackoff,
 		events: make(chan Event, 256), polling: make(chan struct{}, 1), dialing: make(chan struct{}, 1),
-		known: map[uuid.UUID]*known{}, stale: map[uuid.UUID]struct{}{},
+		known: map[uuid.UUID]*known{}, slow: map[uuid.UUID]struct{}{}, stale: map[uuid.UUID]struct{}{},
 	}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
@@ -180,22 +182,21 @@ func (h *Host) describeAll(ctx context.Context, c *connection, domains []Domain)
 	ctx, cancel := context.WithTimeout(ctx, h.deadline)
 	defer cancel()
 	seen := make(map[uuid.UUID]struct{}, len(domains))
-	for i := range domains {
-		d := &domains[i]
-		seen[d.UUID] = struct{}{}
+	var last []*Domain
+	describe := func(d *Domain) {
 		taps := tapNames(d)
 		k := h.known[d.UUID]
 		_, changed := stale[d.UUID]
 		if k == nil || k.id != d.ID || k.taps != taps || changed || all {
-			fresh, err := h.read(ctx, c, d, taps)
-			switch {
-			case err == nil:
+			delete(h.slow, d.UUID)
+			if fresh, err := h.read(ctx, c, d, taps); err == nil {
 				k = fresh
 				h.known[d.UUID] = k
-			default:
-				h.mu.Lock()
-				h.stale[d.UUID] = struct{}{}
-				h.mu.Unlock()
+			} else {
+				if !errors.Is(err, errNoConnection) {
+					h.slow[d.UUID] = struct{}{}
+				}
+				h.markStale(d.UUID)
 				h.log.Debug("domain XML not read", "domain", d.UUID, "error", err)
 			}
 		}
@@ -203,21 +204,44 @@ func (h *Host) describeAll(ctx context.Context, c *connection, domains []Domain)
 			k.apply(d)
 		}
 	}
+	for i := range domains {
+		d := &domains[i]
+		seen[d.UUID] = struct{}{}
+		if _, ok := h.slow[d.UUID]; ok {
+			last = append(last, d) // it may cost the connection again
+			continue
+		}
+		describe(d)
+	}
+	for _, d := range last {
+		describe(d)
+	}
 	for id := range h.known {
 		if _, ok := seen[id]; !ok {
 			delete(h.known, id)
 		}
 	}
+	for id := range h.slow {
+		if _, ok := seen[id]; !ok {
+			delete(h.slow, id)
+		}
+	}
 }
+
+var errNoConnection = errors.New("no connection")
+
+// xmlDeadline bounds the reading of one domain's XML, which takes libvirtd 0.2
+// ms: one that hangs must not use up the time of the others.
+const xmlDeadline = 5 * time.Second
 
 // read fetches and understands one domain's XML. XML that is refused is an
 // answer too: it will not become better by asking again.
 func (h *Host) read(ctx context.Context, c *connection, d *Domain, taps string) (*known, error) {
 	if !c.alive() {
-		return nil, errors.New("no connection")
+		return nil, errNoConnection
 	}
 	var text string
-	err := c.call(ctx, h.deadline, "reading domain XML", func() (err error) {
+	err := c.call(ctx, min(h.deadline, xmlDeadline), "reading domain XML", func() (err error) {
 		text, err = c.rpc.DomainGetXMLDesc(rpc.Domain{Name: d.Name, UUID: rpc.UUID(d.UUID), ID: d.ID}, 0)
 		return err
 	})

@@ -324,6 +324,51 @@ func TestXMLThatCannotBeReadYet(t *testing.T) {
 	}
 }
 
+func TestLibvirtdsOwnErrorsAreShown(t *testing.T) {
+	p := peer(t, libvirtpeer.Options{Domains: 2})
+	h := host(t, Options{URI: p.URI()})
+	p.Refuse(libvirtpeer.ProcOpen, "no connection driver available")
+	if err := h.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "no connection driver available") {
+		t.Errorf("opening: %v", err)
+	}
+	// An event it does not have is done without; an error to a poll keeps the
+	// connection.
+	p.Refuse(libvirtpeer.ProcRegisterAny, "unsupported event ID 0")
+	poll(t, h)
+	p.Refuse(libvirtpeer.ProcStats, "internal error: out of luck")
+	if _, err := h.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "out of luck") {
+		t.Errorf("polling: %v", err)
+	}
+	poll(t, h)
+	if got := len(p.OpenFlags()); got != 1 {
+		t.Errorf("%d connections were opened, want one for all", got)
+	}
+}
+
+// A domain whose XML hangs must not keep others, that come later in the list,
+// undescribed for ever.
+func TestOneHangingXMLDoesNotStarveOthers(t *testing.T) {
+	p := peer(t, libvirtpeer.Options{Domains: 3})
+	h := host(t, Options{URI: p.URI(), Deadline: 300 * time.Millisecond})
+	drop, pass := func([]byte) []byte { return nil }, func(b []byte) []byte { return b }
+	if err := h.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.Mangle(pass)
+	p.Mangle(drop)
+	poll(t, h) // the first domain's XML hung, the connection is gone
+	if err := h.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []func([]byte) []byte{pass, pass, pass, drop} { // statistics, two of the others, the first again
+		p.Mangle(f)
+	}
+	s := poll(t, h)
+	if s.Domains[0].Described || !s.Domains[1].Described || !s.Domains[2].Described {
+		t.Errorf("described: %v %v %v, want the two others", s.Domains[0].Described, s.Domains[1].Described, s.Domains[2].Described)
+	}
+}
+
 func TestRefusedXMLIsMeteredToNobody(t *testing.T) {
 	p := peer(t, libvirtpeer.Options{Domains: 2})
 	p.Edit(func(ds []*libvirtpeer.Domain) {

@@ -77,6 +77,7 @@ func TestRowsBecomeAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := resolver(t, Options{DeviceOwner: tt.owner})
 			r.wanted[portA] = struct{}{}
+			r.rename()
 			for _, w := range tt.rows {
 				r.learn(w)
 			}

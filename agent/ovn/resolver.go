@@ -30,6 +30,7 @@ type Resolver struct {
 	started bool
 	closed  bool
 	wanted  map[string]struct{} // port names asked for
+	names   map[string]struct{} // these, and the ports of taps that were found
 	taps    map[Tap]*tapState
 	answers map[string]Port // last known, by port name
 	ignored map[string]string
@@ -94,7 +95,8 @@ func (r *Resolver) SetPorts(interfaceIDs []string, taps []Tap) {
 		}
 	}
 	r.taps = states
-	keep := r.namesLocked()
+	r.rename()
+	keep := r.names
 	for name := range r.answers {
 		if _, ok := keep[name]; !ok {
 			delete(r.answers, name)
@@ -119,18 +121,18 @@ func portName(id string) (string, bool) {
 	return u.String(), err == nil
 }
 
-// namesLocked is every port name of interest, found taps included.
-func (r *Resolver) namesLocked() map[string]struct{} {
-	names := make(map[string]struct{}, len(r.wanted)+len(r.taps))
+// rename makes names anew, under mu. The map is never changed, so it may be
+// read without.
+func (r *Resolver) rename() {
+	r.names = make(map[string]struct{}, len(r.wanted)+len(r.taps))
 	for n := range r.wanted {
-		names[n] = struct{}{}
+		r.names[n] = struct{}{}
 	}
 	for _, t := range r.taps {
 		if t.port != "" {
-			names[t.port] = struct{}{}
+			r.names[t.port] = struct{}{}
 		}
 	}
-	return names
 }
 
 // Resolve says whose an interface id is. False: not known (yet); hold what it
@@ -214,7 +216,7 @@ func (r *Resolver) learn(w row) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, mine := r.namesLocked()[w.name]; !mine {
+	if _, mine := r.names[w.name]; !mine {
 		return
 	}
 	if err == nil {
@@ -293,7 +295,7 @@ func (r *Resolver) sleep(d time.Duration) {
 // on with, or nil when they stay as they are.
 func (r *Resolver) settle(open []*session) ([]*session, error) {
 	r.mu.Lock()
-	names := r.namesLocked()
+	names := r.names
 	taps := len(r.taps)
 	r.mu.Unlock()
 
@@ -418,6 +420,7 @@ func (r *Resolver) findTaps(s *session) error {
 				r.mu.Lock()
 				if state := r.taps[t]; state != nil {
 					state.port, found = w.name, true
+					r.rename()
 				}
 				r.mu.Unlock()
 				r.learn(w)
