@@ -15,7 +15,7 @@ import (
 // collecting all the time.
 const leastMemory = 24 << 20
 
-func memoryLimit(live uint64) int64 { return max(leastMemory, 18<<20+2*int64(live)) }
+func memoryLimit(live uint64) int64 { return max(leastMemory, 12<<20+int64(live)*3/2) }
 
 // limitMemory keeps the limit fitting until ctx is done. An operator who set
 // GOMEMLIMIT knows better.
