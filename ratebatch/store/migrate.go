@@ -272,11 +272,12 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 		return result, err
 	}
 	known := map[int]bool{}
+	ours := map[int]migrationRecord{}
 	for _, m := range migrations {
 		known[m.Version] = true
 		result.Version = m.Version
-		if digest, done := applied[m.Version]; done {
-			if digest != m.Digest {
+		if record, done := applied[m.Version]; done {
+			if record.digest != m.Digest {
 				return result, &ratebatch.HaltError{Err: fmt.Errorf("migration %s was applied with another text", m.Name), Hint: "this database was made by a different build; move its data to a fresh database with 'ratebatch engine dump' and 'engine load'"}
 			}
 			continue
@@ -286,10 +287,27 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 				return result, fmt.Errorf("migration %s: %w", m.Name, describe(err))
 			}
 		}
-		if err := s.Exec(ctx, "insert_schema_migration", Params{"version": m.Version, "name": m.Name, "digest": m.Digest}); err != nil {
+		now, err := s.Now(ctx)
+		if err != nil {
 			return result, err
 		}
-		result.Applied = append(result.Applied, m.Name)
+		if err := s.Exec(ctx, "insert_schema_migration", Params{"version": m.Version, "name": m.Name, "digest": m.Digest, "applied_at": now}); err != nil {
+			return result, err
+		}
+		ours[m.Version] = migrationRecord{m.Digest, now.UnixMicro()}
+	}
+	if len(ours) > 0 {
+		// Another migrate may have run at the same time, which is harmless: the
+		// first record of each counts, and whose it is applied it.
+		now, err := s.appliedMigrations(ctx)
+		if err != nil {
+			return result, err
+		}
+		for _, m := range migrations {
+			if record, ok := ours[m.Version]; ok && now[m.Version] == record {
+				result.Applied = append(result.Applied, m.Name)
+			}
+		}
 	}
 	for version := range applied {
 		if !known[version] {
@@ -331,20 +349,26 @@ func (s *Store) setRetention(ctx context.Context, o MigrateOptions) error {
 	return nil
 }
 
-func (s *Store) appliedMigrations(ctx context.Context) (map[int]string, error) {
+// migrationRecord is the first record of a migration that was applied.
+type migrationRecord struct {
+	digest string
+	at     int64 // microseconds
+}
+
+func (s *Store) appliedMigrations(ctx context.Context) (map[int]migrationRecord, error) {
 	rows, err := s.Rows(ctx, "list_schema_migrations", nil)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	out := map[int]string{}
+	out := map[int]migrationRecord{}
 	for rows.Next() {
 		var version uint32
-		var digest string
-		if err := rows.Scan(&version, &digest); err != nil {
+		var record migrationRecord
+		if err := rows.Scan(&version, &record.digest, &record.at); err != nil {
 			return nil, err
 		}
-		out[int(version)] = digest
+		out[int(version)] = record
 	}
 	return out, rows.Err()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -272,5 +273,37 @@ func TestExitCodeTakesTheGravest(t *testing.T) {
 	err := errors.Join(ratebatch.ErrRejected, &ratebatch.HaltError{Err: errors.New("digest differs"), Hint: "look"})
 	if got := ratebatch.ExitCode(err); got != ratebatch.ExitHalted {
 		t.Errorf("ExitCode = %d, want %d", got, ratebatch.ExitHalted)
+	}
+}
+
+// Of two that run at once each migration is claimed by one.
+func TestTwoMigratesAtOnceShareTheWork(t *testing.T) {
+	e := enginetest.Open(t)
+	results := make([]store.MigrateResult, 2)
+	errs := make([]error, 2)
+	var wait sync.WaitGroup
+	for i := range results {
+		wait.Go(func() {
+			results[i], errs[i] = store.New(e.Conn(), e.Database()).Migrate(t.Context(), store.MigrateOptions{})
+		})
+	}
+	wait.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	all, err := store.Migrations(store.MigrateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed := map[string]int{}
+	for _, r := range results {
+		for _, name := range r.Applied {
+			claimed[name]++
+		}
+	}
+	for _, m := range all {
+		if claimed[m.Name] != 1 {
+			t.Errorf("%d of two migrates claim %s", claimed[m.Name], m.Name)
+		}
 	}
 }
