@@ -42,8 +42,8 @@ race: engine ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race $(TEST_FLAGS) ./...
 
 # One lab at a time on a machine, hence -p 1.
-test-lab: ## tests against a real libvirtd, QEMU, OVS and OVN: Debian 12, root; installs Debian packages
-	RATEBATCH_TEST_LAB=1 go test -p 1 -timeout 20m -run '^TestLab' ./agent/...
+test-lab: engine ## tests against a real libvirtd, QEMU, OVS and OVN: Debian 12, root; installs Debian packages
+	RATEBATCH_TEST_LAB=1 go test -p 1 -timeout 20m -run '^TestLab' ./agent/... ./jobs/cmd/ratebatch
 
 bin/tools/golangci-lint-$(GOLANGCI_VERSION):
 	@echo "building golangci-lint $(GOLANGCI_VERSION) (once, about two minutes)"

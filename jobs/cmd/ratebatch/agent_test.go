@@ -239,7 +239,7 @@ func (p ovnPorts) Resolve(id, tap string, instance uuid.UUID) (agent.Port, bool)
 // The same with real domains under a real libvirtd and their ports in a real
 // OVN. What they do is theirs, so what is rated is compared with the counters at
 // the hour's two ends; time is compressed, half a second for a minute.
-func TestFromRealDomainsToPrices(t *testing.T) {
+func TestLabFromDomainsToPrices(t *testing.T) {
 	lab.Up(t)
 	resolver, err := ovn.New(ovn.Options{Endpoints: []string{lab.Northbound}})
 	if err != nil {
