@@ -22,6 +22,7 @@ type Job struct {
 	Store    *store.Store
 	Log      *slog.Logger
 	From, To time.Time // To zero: now
+	Late     bool      // add late samples where raw ones have expired
 	Now      func() time.Time
 	Progress func(store.RollupProgress) // may be nil
 }
@@ -45,6 +46,13 @@ func (j *Job) Run(ctx context.Context, id uuid.UUID, plan store.RollupPlan) (sto
 	result, err := j.Store.RunRollup(ctx, plan, j.Progress)
 	if err != nil {
 		return result, err
+	}
+	if j.Late {
+		until, err := j.Store.RollupLate(ctx, j.From, plan.To)
+		if err != nil {
+			return result, err
+		}
+		log.InfoContext(ctx, "late samples were added", "from", j.From, "to", until)
 	}
 	log.InfoContext(ctx, "rollup is done", "seconds", j.Now().Sub(began).Seconds(), "rows", result.Rows)
 	return result, nil

@@ -116,6 +116,10 @@ func (s *Store) CountIngested(ctx context.Context) error {
 	if oldest.IsZero() {
 		oldest = time.Unix(0, 0).UTC()
 	}
+	// The sequences first: the count's moment is what the next time starts from.
+	if err := s.Exec(ctx, "count_sequences", Params{"since": since}); err != nil {
+		return err
+	}
 	return s.Exec(ctx, "count_ingested", Params{"since": since, "oldest": oldest, "to": now.UTC().Truncate(time.Hour)})
 }
 

@@ -163,6 +163,14 @@ func TestEveryQueryIsExplained(t *testing.T) {
 			statement = strings.ReplaceAll(statement, "/* VOLUME */", "tariff IN (1)")
 			statement = strings.ReplaceAll(statement, "/* DISCOUNTS */", "SELECT CAST('[]', 'Array(Tuple(UInt32, UInt32, String, String, String, String, String))')")
 			statement = strings.ReplaceAll(statement, "/* SUPERSEDED */", store.SQL("superseded_keys"))
+			if kind, ok := strings.CutPrefix(name, "base_late_"); ok {
+				bound["target"] = zeroOf("tier_"+kind, "Identifier")
+			}
+			for kind, table := range map[string]string{"port": "port_volume_hourly", "instance": "instance_metrics_hourly", "disk": "disk_metrics_hourly"} {
+				if strings.HasSuffix(name, "_late_"+kind) {
+					statement = strings.ReplaceAll(statement, "/* LATE */", "SELECT * FROM "+table)
+				}
+			}
 			statement = strings.ReplaceAll(statement, "/* DAYS */", "SELECT today() AS day, '' AS scope")
 			statement = strings.ReplaceAll(statement, "/* USAGE */", "SELECT region, scope, begin, metric, resource, attributes, qty FROM rated_lines")
 			for _, match := range param.FindAllStringSubmatch(statement, -1) {

@@ -17,7 +17,7 @@ import (
 
 func newRollupCmd(p *program) *cobra.Command {
 	var from, to string
-	var dryRun bool
+	var dryRun, late bool
 	cmd := &cobra.Command{
 		Use:   "rollup",
 		Short: "Recompute the 5-minute and hourly tiers from raw samples",
@@ -30,12 +30,17 @@ are left alone, since some of their samples may be gone. Rows that a tier holds
 already are not written again, and a row over fewer samples never replaces a
 fuller one, so a rollup can be repeated.
 
+With --include-late the samples in late_samples are added to the older buckets,
+each once however often it runs. Samples that were stored in time and came again
+are left out, as are those of the original producer, which cannot be told from
+repeats. 'rate' then finds late usage.
+
 ` + exitCodesHelp,
 		Example: `  ratebatch rollup --from 2026-11-01
   ratebatch rollup --from 2026-11-28T06:00:00Z --to 2026-11-29 --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			job := rollup.Job{Log: p.log, Now: p.now}
+			job := rollup.Job{Log: p.log, Now: p.now, Late: late}
 			var err error
 			if job.From, err = parseInstant("--from", from); err != nil {
 				return err
@@ -54,6 +59,7 @@ fuller one, so a rollup can be repeated.
 	f := cmd.Flags()
 	f.StringVar(&from, "from", "", "first moment, such as 2026-11-01 or 2026-11-01T06:00:00Z (required); widened to whole hours")
 	f.StringVar(&to, "to", "", "end, not included; empty: now")
+	f.BoolVar(&late, "include-late", false, "add late samples to buckets older than what the raw tier keeps")
 	f.BoolVar(&dryRun, "dry-run", false, "print what would be read and write nothing")
 	return cmd
 }

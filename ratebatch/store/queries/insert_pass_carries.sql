@@ -1,7 +1,8 @@
 -- name:    insert_pass_carries
 -- purpose: For each period of an attempt and each account that its usage draws on: what was added up in the month before, what
 --          the period adds, and which tiers that touches.
--- params:  run_id UUID, metric String, from, to DateTime('UTC'), period UInt32, month_from DateTime('UTC') (of the month that from lies in)
+-- params:  run_id UUID, metric String, from, to DateTime('UTC'), period UInt32, month_from DateTime('UTC') (of the month that from lies in),
+--          zone String (that months begin in)
 -- reads:   the usage of one metric with its slots (for TIERED: scope, begin, account_, t_, qty, region), period_commits from month_from on of
 --          the attempt's scopes; EDGES and VOLUME are of the column tariff
 -- why:     what came before is the sum over current commits, those of the attempt's own periods replaced by its usage, so that
@@ -17,7 +18,7 @@ FROM (
                reinterpretAsInt128(carry) AS raw_carry, reinterpretAsInt128(uses) AS raw_uses, /* VOLUME */ AS is_volume, /* EDGES */ AS edges
         FROM (
             SELECT scope, begin, account, tariff, adds, first_region, mine,
-                   sum(adds) OVER (PARTITION BY scope, account, toStartOfMonth(begin, (SELECT zone FROM billing_zone)) ORDER BY begin
+                   sum(adds) OVER (PARTITION BY scope, account, toStartOfMonth(begin, {zone:String}) ORDER BY begin
                                    ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) - adds AS total_before
             FROM (
                 SELECT scope, begin, account_ AS account, toUInt32(t_) AS tariff, sum(toDecimal256(greatest(qty, toDecimal128(0, 18)), 18)) AS adds,
