@@ -25,6 +25,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("RATEBATCH_AGENT_TEST_PROCESS") != "" {
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) // TestKilledAtAnyMoment
+	}
 	// Variables of the machine must not reach the tests.
 	for _, s := range settings {
 		os.Unsetenv(s.env)
