@@ -122,9 +122,10 @@ type Result struct {
 	Passes   int                        `json:"passes"`
 	Attempts []uuid.UUID                `json:"attempts"`
 	Waiting  []Waiting                  `json:"waiting"`
-	Lost     uint64                     `json:"lost,omitempty"`   // periods with fewer usage rows than were committed
-	Failed   []store.ScopeFailure       `json:"failed,omitempty"` // scopes that were left out, each with its cause
-	Late     *LateResult                `json:"late,omitempty"`   // what was found behind its commit
+	Lost     uint64                     `json:"lost,omitempty"`    // periods with fewer usage rows than were committed
+	Failed   []store.ScopeFailure       `json:"failed,omitempty"`  // scopes that were left out, each with its cause
+	Late     *LateResult                `json:"late,omitempty"`    // what was found behind its commit
+	Carried  uint64                     `json:"carried,omitempty"` // of the periods, those rated again because what was used before them changed
 	Seconds  float64                    `json:"seconds"`
 	Ended    bool                       `json:"-"` // every pass came to its end
 }
@@ -666,6 +667,9 @@ func (j *Job) Run(ctx context.Context, plan *Plan, run *jobs.Run) (Result, error
 	result := Result{RunID: run.ID, Price: map[string]decimal.Decimal{}, Waiting: plan.Waiting, Attempts: []uuid.UUID{}}
 	scopes := map[string]bool{}
 	err := j.passes(ctx, plan, &result, scopes)
+	if err == nil {
+		err = j.settleCarries(ctx, plan, &result, scopes)
+	}
 	result.Scopes = len(scopes)
 	result.Seconds = time.Since(started).Round(time.Millisecond).Seconds()
 	if err != nil {

@@ -64,7 +64,7 @@ func (p *pricer) foldTiers(ctx context.Context, mp *metricPricer, combos []prici
 		return err
 	}
 	a := p.attempt
-	mp.tiers.carries = store.Carries{Metric: name, MonthFrom: a.pass.job.Options.Calendar.MonthAt(a.ids.From).From, Edges: e.Edges("tariff"), Volume: e.IsVolume("tariff"),
+	mp.tiers.carries = store.Carries{Metric: name, Zone: a.pass.job.Options.Calendar.Zone().String(), MonthFrom: a.pass.job.Options.Calendar.MonthAt(a.ids.From).From, Edges: e.Edges("tariff"), Volume: e.IsVolume("tariff"),
 		Rows: fmt.Sprintf("SELECT scope, begin, region, qty, t_, account_\nFROM (SELECT *, %s FROM (%s))\nWHERE %s AND %s", e.Inner, usage, e.Guard, e.Tiered)}
 	s := a.pass.job.Store
 	if err := s.InsertPassCarries(ctx, a.ids, mp.tiers.carries, a.query()); err != nil {

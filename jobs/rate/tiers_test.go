@@ -222,10 +222,9 @@ func drawTiers(t *rapid.T) (string, []decimal.Decimal) {
 
 // drawFlows draws usage whose quantities lie at, just below and just above the
 // edges, sum up to them, or are anything.
-func drawFlows(t *rapid.T, edges []decimal.Decimal, scopes, hours, most int) []flow {
+func drawFlows(t *rapid.T, start time.Time, edges []decimal.Decimal, scopes, hours, most int) []flow {
 	tick := decimal.New(1, -18)
 	var out []flow
-	start := at("2026-11-01T00:00:00Z")
 	for scope := range scopes {
 		for hour := range hours {
 			seen := map[string]bool{}
@@ -284,13 +283,13 @@ func TestPropertyTiersInSQLEqualTheEvaluator(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		forget(t, s)
 		text, edges := drawTiers(rt)
-		flows := drawFlows(rt, edges, 8, 24, 6)
+		flows := drawFlows(rt, at("2026-11-01T00:00:00Z"), edges, 8, 24, 6)
 		if len(flows) == 0 {
 			return
 		}
 		sendTraffic(t, s, flows)
 		applyPlan(t, s, text, time.Unix(0, 0))
-		if _, err := run(t.Context(), s, options("2026-11-01T20:00:00Z")); err != nil {
+		if _, err := run(t.Context(), s, options("2026-11-02T02:00:00Z")); err != nil {
 			rt.Fatalf("%v\n%s", err, text)
 		}
 		points += len(flows)

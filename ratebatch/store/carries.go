@@ -13,6 +13,7 @@ import (
 // Carries is what InsertPassCarries needs to know of one metric with tiers.
 type Carries struct {
 	Metric    string
+	Zone      string    // time zone that months begin in
 	MonthFrom time.Time // begin of the month that the pass's window begins in
 	Rows      string    // SELECT of scope, begin, region, qty, t_ and account_ of the rows with a tariff
 	Edges     string    // expression over tariff: Array(Int128)
@@ -23,7 +24,7 @@ type Carries struct {
 // attempt, and what the period adds.
 func (s *Store) InsertPassCarries(ctx context.Context, p Pass, c Carries, queryID string) error {
 	text := strings.NewReplacer("/* TIERED */", c.Rows, "/* EDGES */", c.Edges, "/* VOLUME */", c.Volume).Replace(SQL("insert_pass_carries"))
-	if err := s.conn.Exec(p.bind(ctx, queryID, Params{"metric": c.Metric, "month_from": c.MonthFrom}), text); err != nil {
+	if err := s.conn.Exec(p.bind(ctx, queryID, Params{"metric": c.Metric, "month_from": c.MonthFrom, "zone": c.Zone}), text); err != nil {
 		return fmt.Errorf("insert_pass_carries: %w", describe(err))
 	}
 	return nil
@@ -134,4 +135,41 @@ func (s *Store) InsertPassLinesTiers(ctx context.Context, p Pass, queryID string
 		return fmt.Errorf("insert_pass_lines_tiers: %w", describe(err))
 	}
 	return nil
+}
+
+// CarryState is a current commit with what it says of tiered prices.
+type CarryState struct {
+	Scope         string
+	Month         time.Time // as a date
+	Begin, End    time.Time
+	PlanDigest    string
+	Currency      string
+	CarryIn, Used map[string]decimal.Decimal // by account
+	Total         decimal.Decimal
+}
+
+// CarrySince says from when on commits have to be looked at, and the server's
+// time.
+func (s *Store) CarrySince(ctx context.Context) (since, now time.Time, err error) {
+	err = s.Row(ctx, "carry_since", nil, &since, &now)
+	return since.UTC(), now.UTC(), err
+}
+
+// CarryStates hands over, by scope and begin, the commits of the months of
+// scopes in which what a period rests on may have changed since.
+func (s *Store) CarryStates(ctx context.Context, since time.Time, zone string, visit func(CarryState)) error {
+	return s.each(WithParams(ctx, Params{"since": since, "zone": zone}), "carry_state", SQL("carry_state"), func(rows driver.Rows) error {
+		var c CarryState
+		err := rows.Scan(&c.Scope, &c.Month, &c.Begin, &c.End, &c.PlanDigest, &c.Currency, &c.CarryIn, &c.Used, &c.Total)
+		c.Month, c.Begin, c.End = c.Month.UTC(), c.Begin.UTC(), c.End.UTC()
+		if err == nil {
+			visit(c)
+		}
+		return err
+	})
+}
+
+// NoteCarryLook stores that changed carry-ins were looked for.
+func (s *Store) NoteCarryLook(ctx context.Context, at time.Time, scopes, changed uint64) error {
+	return s.Exec(ctx, "insert_carry_look", Params{"looked_at": at, "scopes": scopes, "changed": changed})
 }

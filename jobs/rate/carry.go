@@ -1,0 +1,260 @@
+package rate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/jobs"
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/hashmap"
+	"github.com/ratebatch/ratebatch/ratebatch/plan"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// Order does not matter. A period of a month with tiers rests on what the
+// periods before it used, and they may be rated, reset or rated again after it.
+// So every run ends with a look at the commits made since the look before: where
+// one has later neighbours, the month is added up again from what its commits
+// say, without reading usage. A later period whose carry-in has changed is due
+// for a revision if that changes a line of it: if it now begins in another tier,
+// or if it is cut at another place.
+
+// maxCarryRounds bounds how often a run rates what its own commits have
+// changed. Quantities settle in the first round, a month's minimum and cap in the
+// second; a third finds nothing unless others commit in between.
+const maxCarryRounds = 5
+
+// tieredPlans are the plans with tiers, minimums or caps, by digest.
+type tieredPlans map[string]*tieredPlan
+
+type tieredPlan struct {
+	plan      *plan.Plan
+	evaluator *hashmap.Evaluator
+	metrics   []string // with tiers
+	currency  string
+}
+
+func (t terms) tiered() (tieredPlans, error) {
+	out := tieredPlans{}
+	for _, v := range t.plans {
+		// Parsing a plan of 100,000 rules takes a second; the words cost nothing.
+		if !strings.Contains(v.Body, "tiers") && !strings.Contains(v.Body, "charges") || out[v.Digest] != nil {
+			continue
+		}
+		p, err := plan.Parse("rate plan", []byte(v.Body))
+		if err != nil {
+			return nil, err
+		}
+		if !p.HasTiers() && len(p.Charges) == 0 {
+			continue
+		}
+		e, err := hashmap.Compile(p, hashmap.Options{})
+		if err != nil {
+			return nil, err
+		}
+		x := &tieredPlan{plan: p, evaluator: e, currency: v.Currency}
+		for _, s := range p.Services {
+			if len(s.Tiers) > 0 {
+				x.metrics = append(x.metrics, s.Name)
+			}
+		}
+		out[v.Digest] = x
+	}
+	return out, nil
+}
+
+// settleCarries rates again what the run's commits have changed behind them.
+func (j *Job) settleCarries(ctx context.Context, plan *Plan, result *Result, scopes map[string]bool) error {
+	tiered, err := plan.terms.tiered()
+	if err != nil || len(tiered) == 0 {
+		return err
+	}
+	for range maxCarryRounds {
+		changed, look, err := j.changedCarries(ctx, tiered)
+		if err != nil {
+			return err
+		}
+		if !plan.asked {
+			closed, err := j.closedMonths(ctx)
+			if err != nil {
+				return err
+			}
+			open := outside(changed, closed)
+			if held := len(changed) - len(open); held > 0 {
+				// Nobody asked for a correction of a closed month.
+				j.Log.WarnContext(ctx, "carry-in changed in a closed month", "windows", held, "hint", "correct it with 'ratebatch reprocess'")
+			}
+			changed = open
+		}
+		mine := j.Options.Shard.windows(slices.Clone(changed))
+		if len(mine) == 0 {
+			// The look is noted only when nothing is left to do: a run that dies before
+			// is made up for by the next, and other shards find what is theirs.
+			if len(changed) > 0 {
+				return nil
+			}
+			return j.Store.NoteCarryLook(ctx, look.now, look.scopes, look.changed)
+		}
+		next := *plan
+		next.Periods, next.Rows, next.chunks, next.complete, next.expired = 0, 0, nil, nil, nil
+		next.reason = "what was used before it in the month changed"
+		for part := range slices.Chunk(mine, maxLateWindows) {
+			next.windows = nil
+			for _, w := range part {
+				w.Again = look.now
+				next.windows = append(next.windows, w)
+			}
+			again := next
+			if err := j.due(ctx, &again, nil); err != nil {
+				return err
+			}
+			if again.expired != nil {
+				return again.expired
+			}
+			if err := j.passes(ctx, &again, result, scopes); err != nil {
+				return err
+			}
+			result.Carried += again.Periods
+			plan.chunks = append(plan.chunks, again.chunks...) // for what is noted about months
+		}
+	}
+	return &ratebatch.TryAgainError{Err: errors.New("carry-ins of tiered prices keep changing"), Hint: "another job commits in the same months; run it again afterwards"}
+}
+
+// carryLook is one look at what changed.
+type carryLook struct {
+	now             time.Time // the server's time
+	scopes, changed uint64
+}
+
+// changedCarries looks at the months of scopes in which something was committed
+// since the last look and lists the periods whose lines have to change.
+func (j *Job) changedCarries(ctx context.Context, tiered tieredPlans) ([]store.DueWindow, carryLook, error) {
+	var look carryLook
+	since, now, err := j.Store.CarrySince(ctx)
+	if err != nil {
+		return nil, look, err
+	}
+	c := carryCheck{tiered: tiered, calendar: j.Options.Calendar}
+	if err := j.Store.CarryStates(ctx, since, j.Options.Calendar.Zone().String(), c.visit); err != nil {
+		return nil, look, err
+	}
+	for _, digest := range c.unknown {
+		j.Log.WarnContext(ctx, "commits by a plan that is not stored", "digest", digest)
+	}
+	if len(c.changed) > 0 {
+		j.Log.InfoContext(ctx, "carry-in changed", "periods", len(c.changed), "first", c.changed[0].First, jobs.KeyScope, c.changed[0].Scope)
+	}
+	look = carryLook{now, c.scopes, uint64(len(c.changed))}
+	return merge(c.changed), look, nil
+}
+
+// carryCheck adds up a month of a scope, commit by commit.
+type carryCheck struct {
+	tiered   tieredPlans
+	calendar ratebatch.Calendar
+
+	scope   string
+	month   time.Time
+	used    map[string]decimal.Decimal // by account
+	charged map[string]decimal.Decimal // by currency
+	scopes  uint64
+	changed []store.DueWindow
+	unknown []string
+}
+
+// charged is the account of a month's money, in the last period's commit.
+const chargedAccount = "(charged)"
+
+func (c *carryCheck) visit(x store.CarryState) {
+	if x.Scope != c.scope || !x.Month.Equal(c.month) {
+		c.scope, c.month = x.Scope, x.Month
+		c.used, c.charged = map[string]decimal.Decimal{}, map[string]decimal.Decimal{}
+		c.scopes++
+	}
+	p := c.tiered[x.PlanDigest]
+	differs := false
+	for account, was := range x.CarryIn {
+		if p == nil {
+			if !slices.Contains(c.unknown, x.PlanDigest) {
+				c.unknown = append(c.unknown, x.PlanDigest)
+			}
+			break
+		}
+		if account == chargedAccount {
+			differs = differs || p.chargesDiffer(x, was, c.charged[x.Currency])
+			continue
+		}
+		differs = differs || p.linesDiffer(x, account, was, c.used[account])
+	}
+	if p != nil && !differs {
+		differs = c.lacksCharge(p, x)
+	}
+	if differs {
+		c.changed = append(c.changed, store.DueWindow{Scope: x.Scope, First: x.Begin, Until: x.End})
+	}
+	for account, q := range x.Used {
+		if account != chargedAccount {
+			c.used[account] = c.used[account].Add(q)
+		}
+	}
+	c.charged[x.Currency] = c.charged[x.Currency].Add(x.Total)
+}
+
+// lacksCharge says whether the commit is of a month's last period and was made
+// before the month's money was looked at, as when the length of a period changed.
+func (c *carryCheck) lacksCharge(p *tieredPlan, x store.CarryState) bool {
+	_, has := x.CarryIn[chargedAccount]
+	if has || !c.calendar.Named(c.month).To.Equal(x.End) {
+		return false
+	}
+	return !closing(monthCharges(p.plan, x.Begin), x.Scope, c.charged[x.Currency].Add(x.Total)).IsZero()
+}
+
+// linesDiffer says whether a period's lines change when its account begins with
+// another quantity than at its commit.
+func (p *tieredPlan) linesDiffer(x store.CarryState, account string, was, is decimal.Decimal) bool {
+	if was.Equal(is) {
+		return false
+	}
+	for _, metric := range p.metrics {
+		if account != metric && !strings.HasPrefix(account, metric+"/") {
+			continue
+		}
+		if t := p.evaluator.Tariff(metric, x.Scope, x.Begin); t != nil {
+			return tariffDiffers(t, was, is, x.Used[account])
+		}
+	}
+	return true // priced by tiers that the plan does not have: look again
+}
+
+func tariffDiffers(t *hashmap.Tariff, was, is, used decimal.Decimal) bool {
+	if t.Kind == plan.Volume {
+		old, now := t.Last(was.Add(used)), t.Last(is.Add(used))
+		if old != now {
+			return true
+		}
+		a, adjusted := t.Adjustment(t.Last(was), old, was)
+		b, adjusts := t.Adjustment(t.Last(is), now, is)
+		return adjusted != adjusts || adjusts && (a.Rule != b.Rule || !was.Equal(is))
+	}
+	first, last := t.Next(was), t.Next(is)
+	if first != last {
+		return true
+	}
+	// Within one tier before and now, or cut at another place.
+	return used.IsPositive() && (t.Last(was.Add(used)) != first || t.Last(is.Add(used)) != last)
+}
+
+// chargesDiffer says whether a month's minimum or cap comes to another amount
+// when the month came to another before its last period.
+func (p *tieredPlan) chargesDiffer(x store.CarryState, was, is decimal.Decimal) bool {
+	own := x.Used[chargedAccount]
+	m := monthCharges(p.plan, x.Begin)
+	return !closing(m, x.Scope, was.Add(own)).Equal(closing(m, x.Scope, is.Add(own)))
+}

@@ -1,0 +1,147 @@
+package rate_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/ratebatch/ratebatch/jobs"
+	"github.com/ratebatch/ratebatch/jobs/rate"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// again rates one stretch of a scope again.
+func again(ctx context.Context, s *store.Store, o rate.Options, scope string, from, to time.Time) (rate.Result, error) {
+	job := &rate.Job{Store: s, Log: slog.New(slog.DiscardHandler), Options: o}
+	r, err := jobs.Start(ctx, s, "reprocess", nil, "test", o.Now)
+	if err != nil {
+		return rate.Result{}, err
+	}
+	var since time.Time
+	if err := s.Row(ctx, "server_time", nil, &since); err != nil {
+		return rate.Result{}, err
+	}
+	p, _, err := job.PlanAgain(ctx, rate.Again{Scopes: []string{scope}, From: from, To: to, Since: since, Reason: "usage arrived"})
+	if err != nil {
+		return rate.Result{}, err
+	}
+	return job.Run(ctx, p, r)
+}
+
+// idleRevisions counts the revisions that a changed carry-in made although
+// their lines are those of the revision before.
+func idleRevisions(t testing.TB, s *store.Store) uint64 {
+	t.Helper()
+	var n uint64
+	if err := s.Conn().QueryRow(t.Context(), `SELECT count() FROM (SELECT scope, begin, revision, any(line_digest) AS d, any(reason) AS why FROM period_commits WHERE kind = 'rated' GROUP BY scope, begin, revision) AS a
+		INNER JOIN (SELECT scope, begin, revision, any(line_digest) AS d FROM period_commits WHERE kind = 'rated' GROUP BY scope, begin, revision) AS b
+		ON a.scope = b.scope AND a.begin = b.begin AND a.revision = b.revision + 1
+		WHERE a.d = b.d AND a.why = 'what was used before it in the month changed'`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Hour by hour, in one go, with usage that arrives late, resets and reprocesses
+// in any order: the lines that count at the end are the same, and no period was
+// rated again whose lines did not change.
+func TestPropertyOrderDoesNotMatter(t *testing.T) {
+	s := withTraffic(t)
+	if err := s.Exec(t.Context(), "insert_watermark", store.Params{"region": "two", "complete_until": at("2027-01-01T00:00:00Z"), "source": "operator", "note": ""}); err != nil {
+		t.Fatal(err)
+	}
+	checks(t, 5)
+	carried := uint64(0)
+	rapid.Check(t, func(rt *rapid.T) {
+		text, edges := drawTiers(rt)
+		if rapid.Bool().Draw(rt, "charges") {
+			text += fmt.Sprintf("discounts:\n  - {percent: 12.5}\n  - {percent: 3, metric: traffic, scope: s1}\ncharges:\n  - {kind: minimum, amount: %d}\n  - {kind: cap, amount: 100, scope: s0}\n", rapid.SampledFrom([]int{0, 5, 100}).Draw(rt, "least"))
+		}
+		const hours = 6
+		start := at("2026-11-30T18:00:00Z")
+		flows := drawFlows(rt, start, edges, 2, hours, 4)
+		o := options("2026-12-01T02:00:01Z")
+		o.First = rate.FirstPeriod{Kind: "date", Date: at("2026-11-30T00:00:00Z")}
+		must := func(r rate.Result, err error) {
+			rt.Helper()
+			if err != nil {
+				rt.Fatalf("%v\n%s", err, text)
+			}
+			carried += r.Carried
+		}
+		forget(t, s)
+		applyPlan(t, s, text, time.Unix(0, 0))
+		sendTraffic(t, s, flows)
+		must(run(t.Context(), s, o))
+		want := ratedLines(t, s)
+
+		forget(t, s)
+		applyPlan(t, s, text, time.Unix(0, 0))
+		type place struct {
+			scope string
+			begin time.Time
+		}
+		seen := map[place]bool{}
+		var all []place
+		for _, f := range flows {
+			if k := (place{f.scope, f.begin}); !seen[k] {
+				seen[k] = true
+				all = append(all, k)
+			}
+		}
+		var places []place // of which some usage is late: a few, in any order
+		if len(all) > 0 {
+			all = rapid.Permutation(all).Draw(rt, "order")
+			places = all[:min(3, len(all))]
+		}
+		late := map[int]bool{}
+		var first []flow
+		for i, f := range flows {
+			late[i] = slices.Contains(places, place{f.scope, f.begin}) && rapid.Bool().Draw(rt, "late")
+			if !late[i] {
+				first = append(first, f)
+			}
+		}
+		sendTraffic(t, s, first)
+		if rapid.Bool().Draw(rt, "hour by hour") {
+			for h := range hours {
+				hourly := o
+				hourly.Now = start.Add(time.Duration(h+2)*time.Hour + time.Second)
+				must(run(t.Context(), s, hourly))
+			}
+		} else {
+			must(run(t.Context(), s, o))
+		}
+		// What is late arrives and its periods are rated again, in any order.
+		for _, k := range places {
+			var batch []flow
+			for i, f := range flows {
+				if late[i] && f.scope == k.scope && f.begin.Equal(k.begin) {
+					batch = append(batch, f)
+				}
+			}
+			sendTraffic(t, s, batch)
+			must(again(t.Context(), s, o, k.scope, k.begin, k.begin.Add(time.Hour)))
+		}
+		if rapid.IntRange(0, 2).Draw(rt, "reset") == 0 {
+			to := start.Add(time.Duration(rapid.IntRange(0, hours-1).Draw(rt, "reset to")) * time.Hour)
+			if err := s.InsertResets(t.Context(), uuid.New(), []string{"s0"}, to, "test", "test", uuid.NewString()); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		must(run(t.Context(), s, o))
+		equalLines(rt, text, ratedLines(t, s), want)
+		if n := idleRevisions(t, s); n > 0 {
+			rt.Fatalf("%d revisions changed nothing\n%s", n, text)
+		}
+	})
+	if t.Logf("%d periods were rated again for their carry-in", carried); carried == 0 {
+		t.Error("no carry-in ever changed")
+	}
+}
