@@ -7,5 +7,6 @@ func operating(p *program) []*cobra.Command {
 	return []*cobra.Command{
 		newScheduleCmd(p),
 		newConfigCmd(p),
+		newDoctorCmd(p),
 	}
 }
