@@ -143,7 +143,7 @@ func (j *Job) session(ctx context.Context, run uuid.UUID) (err error) {
 		kgo.ConsumerGroup(o.Group), kgo.ConsumeTopics(o.Topics.All()...), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.KeepControlRecords(),
 		kgo.SessionTimeout(o.Session), kgo.HeartbeatInterval(o.Session/10), kgo.RebalanceTimeout(2*o.Session),
-		kgo.FetchMaxBytes(16<<20), kgo.FetchMaxPartitionBytes(4<<20), kgo.MaxConcurrentFetches(2), kgo.FetchMaxWait(500*time.Millisecond), kgo.MetadataMaxAge(30*time.Second),
+		kgo.FetchMaxBytes(4<<20), kgo.FetchMaxPartitionBytes(1<<20), kgo.MaxConcurrentFetches(2), kgo.FetchMaxWait(500*time.Millisecond), kgo.MetadataMaxAge(30*time.Second),
 		kgo.AdjustFetchOffsetsFn(s.adjust), kgo.OnPartitionsAssigned(s.onAssigned), kgo.OnPartitionsRevoked(s.onRevoked), kgo.OnPartitionsLost(s.onLost),
 	)
 	if err != nil {

@@ -35,7 +35,7 @@ const DefaultGroup = "ratebatch-ingest"
 func DefaultOptions() Options {
 	return Options{
 		Topics: wire.DefaultTopics(), Group: DefaultGroup,
-		BatchRecords: 150_000, BatchBytes: 96 << 20, BatchTime: 5 * time.Second,
+		BatchRecords: 120_000, BatchBytes: 96 << 20, BatchTime: 5 * time.Second,
 		Allowance: 5 * time.Minute, SilentAfter: 15 * time.Minute, RetryFor: 15 * time.Minute, RetryFirst: time.Second, Session: 30 * time.Second,
 	}
 }

@@ -55,7 +55,7 @@ func benchIngest(ctx context.Context, p *program, dir string, size benchSize) (f
 		return nil, err
 	}
 	records := sent.Total()
-	var consumed, ingested []time.Duration
+	var consumed, ingested, cpu []time.Duration
 	peak := int64(0)
 	err = benchDatabase(ctx, p, dir, func(e *engine.Engine, s *store.Store) error {
 		for run := range size.runs {
@@ -69,13 +69,14 @@ func benchIngest(ctx context.Context, p *program, dir string, size benchSize) (f
 					return err
 				}
 			}
-			result, rss, err := runIngest(ctx, o, filepath.Join(dir, "data"), e.Database(), fmt.Sprintf("bench-%d", run))
+			result, used, rss, err := runIngest(ctx, o, filepath.Join(dir, "data"), e.Database(), fmt.Sprintf("bench-%d", run))
 			if err != nil {
 				return err
 			}
 			if int64(result.Records) != records || result.Rejected != 0 {
 				return fmt.Errorf("ingest read %d records and rejected %d, of %d", result.Records, result.Rejected, records)
 			}
+			cpu = append(cpu, used)
 			ingested, peak = append(ingested, time.Duration(result.Seconds*float64(time.Second))), max(peak, rss)
 		}
 		return nil
@@ -84,6 +85,7 @@ func benchIngest(ctx context.Context, p *program, dir string, size benchSize) (f
 		return nil, err
 	}
 	median, spread := bench.Median(ingested)
+	used, usedSpread := bench.Median(cpu)
 	limit := 1e6 / 150_000.0 // 150,000 records a second on two cores
 	if size.hours < 48 {
 		limit = 0 // joining the group takes longer than so few records
@@ -91,6 +93,7 @@ func benchIngest(ctx context.Context, p *program, dir string, size benchSize) (f
 	return []bench.Figure{
 		{Name: "ingest_rate", Value: float64(records) / median.Seconds(), Unit: "records/s", Runs: len(ingested), Spread: spread},
 		{Name: "ingest_record", Value: float64(median.Microseconds()) / float64(records), Unit: "µs/record", Limit: limit, Runs: len(ingested), Spread: spread},
+		{Name: "ingest_cpu", Value: float64(used.Microseconds()) / float64(records), Unit: "µs/record, of ingest's own process", Runs: len(cpu), Spread: usedSpread},
 		{Name: "ingest_vs_consume", Value: median.Seconds(), Unit: "s", Ratio: bench.MedianRatio(ingested, consumed), Runs: len(ingested), Spread: spread},
 		{Name: "ingest_peak_memory", Value: float64(peak) / 1024, Unit: "MiB", Limit: 400, Runs: len(ingested)},
 	}, nil
@@ -114,22 +117,23 @@ func consumeAll(ctx context.Context, o broker.Options, records int64) (time.Dura
 	return time.Since(began), nil
 }
 
-// runIngest runs this program's ingest and gives its result and peak memory in KiB.
-func runIngest(ctx context.Context, o broker.Options, data, database, group string) (ingest.Result, int64, error) {
+// runIngest runs this program's ingest and gives its result, what it used of the
+// processors, and its peak memory in KiB.
+func runIngest(ctx context.Context, o broker.Options, data, database, group string) (ingest.Result, time.Duration, int64, error) {
 	var result ingest.Result
 	self, err := os.Executable()
 	if err != nil {
-		return result, 0, err
+		return result, 0, 0, err
 	}
 	c := exec.CommandContext(ctx, self, "--data", data, "--database", database, "--output", "json", "ingest", "--kafka", o.Brokers[0], "--group", group)
 	var out, log bytes.Buffer
 	c.Stdout, c.Stderr = &out, &log
 	if err := c.Run(); err != nil {
-		return result, 0, fmt.Errorf("%w: %s", err, log.String())
+		return result, 0, 0, fmt.Errorf("%w: %s", err, log.String())
 	}
 	usage, ok := c.ProcessState.SysUsage().(*syscall.Rusage)
 	if !ok {
-		return result, 0, errors.New("the peak memory of a process is not told here")
+		return result, 0, 0, errors.New("the peak memory of a process is not told here")
 	}
-	return result, usage.Maxrss, json.Unmarshal(out.Bytes(), &result)
+	return result, c.ProcessState.UserTime() + c.ProcessState.SystemTime(), usage.Maxrss, json.Unmarshal(out.Bytes(), &result)
 }

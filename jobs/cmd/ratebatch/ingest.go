@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,6 +66,9 @@ exits 75; the next run goes on where it ended.
 	return cmd
 }
 
+// ingestMemory is what the garbage collector aims at; GOMEMLIMIT sets another.
+const ingestMemory = 300 << 20
+
 func (p *program) ingest(ctx context.Context, job *ingest.Job) error {
 	if err := job.Store.CheckSchema(ctx); err != nil {
 		return err
@@ -74,6 +78,9 @@ func (p *program) ingest(ctx context.Context, job *ingest.Job) error {
 		return err
 	}
 	var bar *progressBar
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(ingestMemory) // batches and what Kafka sent come and go; the heap need not grow to twice of them
+	}
 	job.Progress = func(r ingest.Result) {
 		if bar == nil && !job.Options.Follow {
 			bar = p.progress("ingest", int64(r.Total), "records")
