@@ -79,7 +79,7 @@ func (p *program) ingest(ctx context.Context, job *ingest.Job) error {
 	}
 	var bar *progressBar
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(ingestMemory) // batches and what Kafka sent come and go; the heap need not grow to twice of them
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(ingestMemory)) // batches and what Kafka sent come and go; the heap need not grow to twice of them
 	}
 	job.Progress = func(r ingest.Result) {
 		if bar == nil && !job.Options.Follow {
