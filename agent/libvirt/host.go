@@ -284,6 +284,9 @@ func (h *Host) connect(ctx context.Context) (*connection, error) {
 	stop := context.AfterFunc(h.life, cancel)
 	defer stop()
 	if err := acquire(ctx, h.dialing); err != nil {
+		if h.life.Err() != nil {
+			return nil, ErrClosed
+		}
 		return nil, fmt.Errorf("connecting to libvirtd at %s: %w", h.target, err)
 	}
 	defer release(h.dialing)

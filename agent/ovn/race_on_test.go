@@ -1,0 +1,5 @@
+//go:build race
+
+package ovn
+
+const raceDetector = true
