@@ -403,8 +403,8 @@ func TestHealthAndMetrics(t *testing.T) {
 		}
 		_, text = get("/metrics")
 		for _, want := range []string{
-			`ratebatch_schedule_runs_total{job="rate",outcome="done"} 2`, `ratebatch_schedule_last_exit_code{job="rate"} 0`, "ratebatch_schedule_turn 1",
-			`ratebatch_schedule_last_duration_seconds{job="rate"} 60`, fmt.Sprintf(`ratebatch_schedule_next_timestamp_seconds{job="rate"} %g`, float64(time.Now().Unix()+7*60)),
+			`ratebatch_schedule_runs_total{name="rate",outcome="done"} 2`, `ratebatch_schedule_last_exit_code{name="rate"} 0`, "ratebatch_schedule_turn 1",
+			`ratebatch_schedule_last_duration_seconds{name="rate"} 60`, fmt.Sprintf(`ratebatch_schedule_next_timestamp_seconds{name="rate"} %g`, float64(time.Now().Unix()+7*60)),
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("metrics lack %s:\n%s", want, text)

@@ -83,13 +83,13 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descTurn    = desc("turn", "1 if this daemon runs the schedule, 0 if it stands by.")
 	descErrors  = desc("state_errors_total", "Looks at the run log or the lease that failed.")
-	descRunning = desc("running", "1 while a run of the job goes on.", "job")
-	descNext    = desc("next_timestamp_seconds", "The job's next slot.", "job")
-	descStart   = desc("last_start_timestamp_seconds", "When the job's last run began.", "job")
-	descSuccess = desc("last_success_timestamp_seconds", "When the job last ended well, since this daemon began.", "job")
-	descSeconds = desc("last_duration_seconds", "How long the job's last ended run took.", "job")
-	descExit    = desc("last_exit_code", "Exit code of the job's last ended run; -1 if it was killed.", "job")
-	descRuns    = desc("runs_total", "Slots of the job by what became of them.", "job", "outcome")
+	descRunning = desc("running", "1 while a run of the job goes on.", "name")
+	descNext    = desc("next_timestamp_seconds", "The job's next slot.", "name")
+	descStart   = desc("last_start_timestamp_seconds", "When the job's last run began.", "name")
+	descSuccess = desc("last_success_timestamp_seconds", "When the job last ended well, since this daemon began.", "name")
+	descSeconds = desc("last_duration_seconds", "How long the job's last ended run took.", "name")
+	descExit    = desc("last_exit_code", "Exit code of the job's last ended run; -1 if it was killed.", "name")
+	descRuns    = desc("runs_total", "Slots of the job by what became of them.", "name", "outcome")
 )
 
 // Describe implements prometheus.Collector.

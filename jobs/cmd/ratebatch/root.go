@@ -32,7 +32,8 @@ type program struct {
 	output    string         // --output table|json
 	logFormat string         // --log-format text|json
 	verbose   bool
-	config    string // --config
+	config    string    // --config
+	telemetry telemetry // --metrics-dir, --metrics-push
 }
 
 // run executes one command line and returns its exit code. Tests call it
@@ -43,18 +44,20 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // run is the program with a clock of its own.
 func (p *program) run(ctx context.Context, args []string) int {
+	begin := p.now()
 	root := newRootCmd(p)
 	strict(root)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if err != nil && ctx.Err() != nil && ratebatch.ExitCode(err) != ratebatch.ExitHalted {
+	cmd, err := root.ExecuteContextC(ctx)
+	code := ratebatch.ExitCode(err)
+	if err != nil && ctx.Err() != nil && code != ratebatch.ExitHalted {
 		fmt.Fprintln(p.stderr, "ratebatch: interrupted; what was committed stays, nothing half-written counts, the next run goes on")
-		return ratebatch.ExitInterrupted
-	}
-	if err != nil {
+		code = ratebatch.ExitInterrupted
+	} else if err != nil {
 		p.printError(err)
 	}
-	return ratebatch.ExitCode(err)
+	p.report(ctx, cmd, begin, code)
+	return code
 }
 
 // strict makes mistyped subcommands and stray arguments mistakes of the command
@@ -126,6 +129,8 @@ folder given by --data (or joins the one that already serves it).
 	flags.StringVar(&p.engine.DataDir, "data", envOr("RATEBATCH_DATA", "ratebatch-data"), "folder of the embedded engine's data [RATEBATCH_DATA]")
 	flags.StringVar(&p.engine.Database, "database", envOr("RATEBATCH_DATABASE", "ratebatch"), "ClickHouse database [RATEBATCH_DATABASE]")
 	flags.StringVar(&p.config, "config", os.Getenv("RATEBATCH_CONFIG"), "configuration file; empty: "+configFile+" if it exists [RATEBATCH_CONFIG]")
+	flags.StringVar(&p.telemetry.dir, "metrics-dir", "", "folder of node_exporter's textfile collector: jobs write their metrics there")
+	flags.StringVar(&p.telemetry.push, "metrics-push", "", "URL of a Prometheus pushgateway that jobs push their metrics to")
 	flags.StringVarP(&p.output, "output", "o", "table", "how to print results: table or json")
 	flags.StringVar(&p.logFormat, "log-format", "text", "how to write logs on stderr: text or json")
 	flags.BoolVarP(&p.verbose, "verbose", "v", false, "log what is done in detail")

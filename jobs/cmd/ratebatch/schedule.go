@@ -163,7 +163,8 @@ func (p *program) scheduleRun(ctx context.Context, f *schedules.File, listen str
 // a URL may hold a password, and arguments can be read by every user.
 func (p *program) childEnvironment() []string {
 	return append(os.Environ(), "RATEBATCH_CLICKHOUSE="+p.engine.URL, "RATEBATCH_DATA="+p.engine.DataDir, "RATEBATCH_DATABASE="+p.engine.Database,
-		"RATEBATCH_CLICKHOUSE_PASSWORD_FILE="+p.engine.PasswordFile, "RATEBATCH_CONFIG="+p.config)
+		"RATEBATCH_CLICKHOUSE_PASSWORD_FILE="+p.engine.PasswordFile, "RATEBATCH_CONFIG="+p.config,
+		"RATEBATCH_METRICS_DIR="+p.telemetry.dir, "RATEBATCH_METRICS_PUSH="+p.telemetry.push)
 }
 
 func newScheduleRenderCmd(p *program, file *string) *cobra.Command {
