@@ -16,6 +16,7 @@ import (
 	"github.com/ratebatch/ratebatch/fixtures/simulate"
 	"github.com/ratebatch/ratebatch/jobs/ingest"
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/engine"
 	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
@@ -36,13 +37,15 @@ type pipe struct {
 	store   *store.Store
 	options ingest.Options
 	client  *kgo.Client
+	engine  *engine.Engine
 	dataDir string         // of the engine
 	sent    simulate.Batch // every sample that was produced, repeats included
 }
 
 func newPipe(t testing.TB, partitions int32, c kafkatest.Config) *pipe {
 	t.Helper()
-	p := &pipe{TB: t, broker: kafkatest.Start(t, c), store: storetest.Fresh(t), dataDir: enginetest.Options(t).DataDir}
+	e := storetest.Shared(t)
+	p := &pipe{TB: t, broker: kafkatest.Start(t, c), engine: e, store: store.New(e.Conn(), e.Database()), dataDir: enginetest.Options(t).DataDir}
 	p.topics = p.broker.Topics(t, partitions)
 	p.client = p.broker.Client(t)
 	p.options = ingest.DefaultOptions()
@@ -263,5 +266,62 @@ func TestRecordsOfTheOriginalProducerLoad(t *testing.T) {
 		p.texts("SELECT concat(toString(cpu_pct), ' ', toString(memory_actual_bytes), ' ', toString(isNull(memory_rss_bytes))) FROM instance_samples FINAL")...), "; ")
 	if want := "vda 1 1; vdb 10 1; 12.3 2147483648 1"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// The watermark is the least of all sources, goes forward only, and an operator
+// may set it ahead.
+func TestTheWatermarkGoesForwardOnly(t *testing.T) {
+	p := newPipe(t, 1, kafkatest.Config{})
+	mark := func() time.Time {
+		t.Helper()
+		marks, err := p.store.Watermarks(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return marks["RegionOne"].CompleteUntil
+	}
+	p.send(batches(t, cloud(1, simulate.Faults{})))
+	p.drain()
+	first := mark()
+	if behind := time.Since(first); behind < p.options.Allowance || behind > p.options.Allowance+time.Minute {
+		t.Errorf("the watermark is %s behind, want the allowance of %s", behind, p.options.Allowance)
+	}
+	// Another source of the region is behind: the watermark stays.
+	other := store.Progress{Topic: "other", TopicID: uuid.New(), NextOffset: 1, DrainedAt: time.Now().Add(-3 * time.Hour).UTC(), Regions: []string{"RegionOne"}}
+	if err := p.store.SetIngestProgress(t.Context(), "elsewhere/group", uuid.New(), []store.Progress{other}); err != nil {
+		t.Fatal(err)
+	}
+	p.drain()
+	if got := mark(); !got.Equal(first) {
+		t.Errorf("with a source behind the watermark went from %s to %s", first, got)
+	}
+	// That source is gone for good; an operator goes ahead of ingest.
+	other.Gone = true
+	if err := p.store.SetIngestProgress(t.Context(), "elsewhere/group", uuid.New(), []store.Progress{other}); err != nil {
+		t.Fatal(err)
+	}
+	ahead := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	if err := p.store.SetWatermark(t.Context(), store.Watermark{Region: "RegionOne", CompleteUntil: ahead, Source: "operator"}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	p.drain()
+	if got := mark(); !got.Equal(ahead) {
+		t.Errorf("the operator's watermark %s became %s", ahead, got)
+	}
+}
+
+func TestHostsThatFellSilentAreNamed(t *testing.T) {
+	p := newPipe(t, 1, kafkatest.Config{})
+	b := batches(t, cloud(1, simulate.Faults{}))
+	b = simulate.Batch{Ports: b.Ports[:2]}
+	b.Ports[0].Host, b.Ports[0].At = "quiet", time.Now().Add(-16*time.Minute).Truncate(time.Millisecond)
+	b.Ports[0].Begin = b.Ports[0].At.Add(-time.Minute)
+	b.Ports[1].Host, b.Ports[1].At = "loud", time.Now().Add(-14*time.Minute).Truncate(time.Millisecond)
+	b.Ports[1].Begin = b.Ports[1].At.Add(-time.Minute)
+	p.send(b)
+	result := p.drain()
+	if len(result.Silent) != 1 || result.Silent[0].Host != "quiet" || result.Silent[0].Region != "RegionOne" {
+		t.Errorf("silent hosts %+v, want the one without a sample for more than 15 minutes", result.Silent)
 	}
 }

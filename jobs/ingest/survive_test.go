@@ -3,10 +3,14 @@ package ingest_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +22,7 @@ import (
 	"github.com/ratebatch/ratebatch/fixtures/kafkatest"
 	"github.com/ratebatch/ratebatch/fixtures/simulate"
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/engine"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
@@ -94,7 +99,6 @@ func TestIngestKilledAtRandomMoments(t *testing.T) {
 	p.everything()
 }
 
-// refusing lets every insert into the raw tables fail until it is told to stop.
 func (p *pipe) exec(statements ...string) {
 	p.Helper()
 	for _, s := range statements {
@@ -127,32 +131,129 @@ func (p *pipe) wait(done <-chan error) {
 	}
 }
 
-func TestClickHouseRefusesTooManyParts(t *testing.T) {
+func TestClickHouseRefusesInserts(t *testing.T) {
+	for name, c := range map[string]struct{ refuse, allow string }{
+		"too many parts": {"MODIFY SETTING parts_to_throw_insert = 1, parts_to_delay_insert = 1", "RESET SETTING parts_to_throw_insert, parts_to_delay_insert"},
+		"read-only":      {"MODIFY SETTING table_readonly = 1", "RESET SETTING table_readonly"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPipe(t, 2, kafkatest.Config{})
+			p.options.BatchRecords = 500
+			all := pieces(batches(t, cloud(1, simulate.Faults{})), 2)
+			p.send(all[0])
+			p.drain()
+			p.send(all[1])
+			refuse, allow := []string{}, []string{}
+			for _, table := range []string{"port_samples", "instance_samples", "disk_samples"} {
+				refuse = append(refuse, "SYSTEM STOP MERGES "+table, "ALTER TABLE "+table+" "+c.refuse)
+				allow = append(allow, "ALTER TABLE "+table+" "+c.allow, "SYSTEM START MERGES "+table)
+			}
+			p.exec(refuse...)
+			t.Cleanup(func() { p.exec2(allow...) })
+			done := p.inBackground(t.Context())
+			select {
+			case err := <-done:
+				t.Fatalf("ingest ended while ClickHouse refused: %v", err)
+			case <-time.After(1500 * time.Millisecond):
+			}
+			if committed := p.committed(); committed != int64(all[0].Len()) {
+				t.Errorf("offsets of %d records are committed, %d are stored", committed, all[0].Len())
+			}
+			p.exec(allow...)
+			p.wait(done)
+			p.everything()
+		})
+	}
+}
+
+// ClickHouse goes away in the middle of an insert and comes back: connections
+// break, others are refused, and nothing is lost.
+func TestClickHouseIsDownForAWhile(t *testing.T) {
 	p := newPipe(t, 2, kafkatest.Config{})
-	p.options.BatchRecords = 500
-	all := pieces(batches(t, cloud(2, simulate.Faults{})), 2)
-	p.send(all[0])
-	p.drain()
-	p.send(all[1])
-	refuse, allow := []string{}, []string{}
-	for _, table := range []string{"port_samples", "instance_samples", "disk_samples"} {
-		refuse = append(refuse, "SYSTEM STOP MERGES "+table, "ALTER TABLE "+table+" MODIFY SETTING parts_to_throw_insert = 1, parts_to_delay_insert = 1")
-		allow = append(allow, "ALTER TABLE "+table+" RESET SETTING parts_to_throw_insert, parts_to_delay_insert", "SYSTEM START MERGES "+table)
+	p.options.BatchRecords = 300
+	way := newProxy(t, p.engine.URL())
+	o := p.engine.ClientOptions()
+	u := url.URL{Scheme: "http", User: url.UserPassword(o.Auth.Username, o.Auth.Password), Host: way.address, Path: "/" + p.store.Database()}
+	e, err := engine.Open(t.Context(), engine.Options{URL: u.String()})
+	if err != nil {
+		t.Fatal(err)
 	}
-	p.exec(refuse...)
-	t.Cleanup(func() { p.exec2(allow...) })
+	t.Cleanup(func() { _ = e.Close() })
+	straight := p.store
+	p.store = store.New(e.Conn(), e.Database())
+	p.send(batches(t, cloud(2, simulate.Faults{})))
 	done := p.inBackground(t.Context())
-	select {
-	case err := <-done:
-		t.Fatalf("ingest ended while ClickHouse refused: %v", err)
-	case <-time.After(1500 * time.Millisecond):
-	}
-	if committed := p.committed(); committed != int64(all[0].Len()) {
-		t.Errorf("offsets of %d records are committed, %d are stored", committed, all[0].Len())
-	}
-	p.exec(allow...)
+	p.store = straight
+	p.until("the first rows are there", func() bool { return p.stored() > 0 })
+	way.stop()
+	time.Sleep(time.Second)
+	way.start(t)
 	p.wait(done)
 	p.everything()
+}
+
+// proxy is a way to ClickHouse that can be closed.
+type proxy struct {
+	address, target string
+	listener        net.Listener
+	mu              sync.Mutex
+	open            []net.Conn
+	running         sync.WaitGroup
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &proxy{address: "127.0.0.1:0", target: u.Host}
+	x.start(t)
+	t.Cleanup(x.stop)
+	return x
+}
+
+func (x *proxy) start(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("tcp", x.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.listener, x.address = listener, listener.Addr().String()
+	x.running.Go(func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", x.target)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			x.mu.Lock()
+			x.open = append(x.open, in, out)
+			x.mu.Unlock()
+			for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+				x.running.Go(func() {
+					_, _ = io.Copy(way[0], way[1])
+					_ = way[0].Close()
+				})
+			}
+		}
+	})
+}
+
+// stop cuts what is on its way, too.
+func (x *proxy) stop() {
+	_ = x.listener.Close()
+	x.mu.Lock()
+	for _, c := range x.open {
+		_ = c.Close()
+	}
+	x.open = nil
+	x.mu.Unlock()
+	x.running.Wait()
 }
 
 // exec2 is exec in a cleanup, where the test's context is over.
