@@ -25,13 +25,15 @@ type window struct {
 
 // pricer knows, for one attempt, what everything costs.
 type pricer struct {
-	attempt  *attempt
-	summary  store.PassSummary
-	set      *metric.Set
-	windows  []window
-	metrics  []*metricPricer
-	plans    []*plan.Plan
-	planOf   map[string]*plan.Plan // by the digest of its version
+	attempt *attempt
+	summary store.PassSummary
+	set     *metric.Set
+	windows []window
+	metrics []*metricPricer
+	plans   []*plan.Plan
+	planOf  map[string]*plan.Plan // by the digest of its version
+	// everything is for what-ifs: all usage of the window, and nothing is written.
+	everything bool
 }
 
 // metricPricer is what a pass needs of one metric.
@@ -132,7 +134,10 @@ const (
 
 func (p *pricer) usage(mp *metricPricer, attributes bool) (string, error) {
 	o := metric.UsageOptions{Period: p.attempt.ids.Period, Fields: mp.fields, Attributes: attributes, Dedup: p.attempt.dedup, Filter: dueOnly}
-	if p.dense() {
+	switch {
+	case p.everything:
+		o.Filter = ""
+	case p.dense():
 		o.Filter = dueScopes
 	}
 	return mp.metric.UsageSQL(o)

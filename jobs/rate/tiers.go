@@ -56,7 +56,7 @@ func (p *pricer) foldTiers(ctx context.Context, mp *metricPricer, combos []prici
 	}
 	mp.tiers = &tierPricer{expression: e}
 	mp.expression = pricing.Expression{Form: e.Form, Uses: e.Uses}
-	if len(e.Tariffs()) == 0 {
+	if len(e.Tariffs()) == 0 || p.everything {
 		return nil
 	}
 	usage, err := p.usage(mp, false)

@@ -219,6 +219,20 @@ func (e *Evaluator) PriceTiers(metric, scope string, begin time.Time, rows []Tie
 	return lines, used
 }
 
+// Month is what a quantity accumulated over a month comes to, by rule, exact but
+// for the rounding of its lines.
+func (t *Tariff) Month(accumulated decimal.Decimal) map[string]decimal.Decimal {
+	if t.Kind == plan.Volume {
+		last := t.Last(accumulated)
+		return map[string]decimal.Decimal{t.Rule(last): Round(t.Costs[last].Mul(accumulated))}
+	}
+	out := map[string]decimal.Decimal{}
+	for _, p := range t.cut(decimal.Zero, accumulated) {
+		out[t.Rule(p.tier)] = Round(t.Costs[p.tier].Mul(p.qty))
+	}
+	return out
+}
+
 // Adjustment is what bringing an accumulated quantity from one volume tier to
 // another comes to, and whether there is anything to bring.
 func (t *Tariff) Adjustment(old, now int, accumulated decimal.Decimal) (Result, bool) {

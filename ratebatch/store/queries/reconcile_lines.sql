@@ -20,7 +20,7 @@ FROM (
     GROUP BY scope, begin) AS c
 LEFT JOIN (
     SELECT key, count() AS lines, sum(cityHash64(l.region, l.metric, l.resource, l.attributes, l.part, l.end, l.unit, l.qty, l.price, l.rule, l.bucket)) AS line_digest, sum(toDecimal256(price, 18)) AS total,
-           sum(toDecimal256(qty, 18)) AS qty, countIf(part = 0) AS usage_rows,
+           sumIf(toDecimal256(qty, 18), part < 60000) AS qty, countIf(part = 0) AS usage_rows,
            countIf(bucket = 'unpriced') AS unpriced, countIf(bucket = 'rejected') AS rejected, countIf(bucket = 'skipped') AS skipped
     FROM rated_lines AS l
     WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')}

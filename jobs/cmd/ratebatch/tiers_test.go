@@ -1,0 +1,153 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
+)
+
+// A month in Berlin, worked out by hand.
+//
+// November 2026 begins there at 2026-10-31T23:00Z and ends at 2026-11-30T23:00Z.
+// Egress: 10 GiB a month free, then 0.05 a GiB, above 100 GiB 0.03. An instance
+// costs 2.00 an hour, for alpha 10 % less. Everybody pays 5 a month at least;
+// gamma pays 12 at most.
+//
+//	alpha, 31 Oct 22:00Z (October): p1 50 GiB: 10 free + 40 × 0.05           =  2.00
+//	                                October in all                           =  2.00, minimum + 3.00
+//	alpha, 31 Oct 23:00Z (1 Nov 00:00): p1 6 GiB, p2 7 GiB in the same hour:
+//	                                p1 draws first: 6 free; p2: 4 free, 3 × 0.05 =  0.15
+//	alpha, 10 Nov 00:00Z: an instance for an hour                            =  2.00
+//	                                10 % of 2.00 less                        = -0.20
+//	alpha, 30 Nov 22:00Z (30 Nov 23:00, the last hour): p1 100 GiB after 13:
+//	                                87 × 0.05 = 4.35, 13 × 0.03 = 0.39       =  4.74
+//	                                November in all                          =  6.69
+//	alpha, 30 Nov 23:00Z (December): p1 1 GiB                                =  free
+//	beta,  10 Nov 00:00Z: an instance for an hour: 2.00, minimum + 3.00      =  5.00
+//	gamma, 10 Nov 00:00Z: an instance for ten hours: 20.00, cap - 8.00       = 12.00
+const tiersPlan = `
+currency: EUR
+services:
+  - name: network.outgoing
+    tiers:
+      - id: egress
+        free: "10"
+        steps:
+          - {up_to: "100", cost: "0.05"}
+          - {cost: "0.03"}
+  - name: instance
+    mappings: [{cost: "2.00", id: hour}]
+discounts:
+  - {percent: "10", metric: instance, scope: alpha, id: partner}
+charges:
+  - {kind: minimum, amount: "5", id: least}
+  - {kind: cap, amount: "12", scope: gamma, id: most}
+`
+
+func TestTiersOfAMonthInBerlin(t *testing.T) {
+	e := storetest.Shared(t)
+	b := &billed{T: t, e: e, s: store.New(e.Conn(), e.Database()), flags: []string{"--data", enginetest.Options(t).DataDir, "--database", e.Database()}}
+	egress := func(scope, port, begin string, gib int) {
+		t.Helper()
+		ctx := store.WithParams(t.Context(), store.Params{"scope": scope, "port": port, "begin": begin, "gib": gib})
+		if err := e.Conn().Exec(ctx, `INSERT INTO port_volume_hourly (bucket, region, instance_uuid, port_uuid, project_id, flavor_name, vcpus, instance_name, samples, samples_ended, covered_seconds, rx_bytes, tx_bytes, refreshed_at)
+			SELECT toDateTime({begin:String}, 'UTC'), 'one', reinterpret(sipHash128({scope:String}), 'UUID'), reinterpret(toFixedString({port:String}, 16), 'UUID'), {scope:String}, 'm1', 1, 'vm', 60, 60, 3600, 0, {gib:UInt64} * 1073741824, toDateTime('2026-11-28 00:00:00', 'UTC')`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	egress("alpha", "p1", "2026-10-31 22:00:00", 50)
+	egress("alpha", "p1", "2026-10-31 23:00:00", 6)
+	egress("alpha", "p2", "2026-10-31 23:00:00", 7)
+	egress("alpha", "p1", "2026-11-30 22:00:00", 100)
+	egress("alpha", "p1", "2026-11-30 23:00:00", 1)
+	b.usage("alpha", "2026-11-10 00:00:00", 1, "3600", "2026-11-28 00:00:00")
+	b.usage("beta", "2026-11-10 00:00:00", 1, "3600", "2026-11-28 00:00:00")
+	b.usage("gamma", "2026-11-10 00:00:00", 10, "3600", "2026-11-28 00:00:00")
+	b.must("settings", "set", "billing_timezone", "Europe/Berlin", "--reason", "invoices are by local months")
+	b.must("watermark", "--region", "one", "--until", "2026-12-01T02:00:00Z")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "plan.yaml")
+	if err := os.WriteFile(file, []byte(tiersPlan), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.must("plan", "apply", file)
+	b.must("rate", "--now", at)
+
+	lines := func() string {
+		return b.text(`SELECT arrayStringConcat(groupArray(line), '\n') FROM (
+			SELECT concat(scope, ' ', formatDateTime(begin, '%m-%d %H', 'UTC'), ' ', metric, ' ', toString(part), ' ', toString(qty), ' ', unit, ' ', toString(price), ' ', rule) AS line
+			FROM rated WHERE price != 0 OR (metric = 'network.outgoing' AND qty > 0) ORDER BY scope, begin, metric, resource, part)`)
+	}
+	want := strings.TrimSpace(`
+alpha 10-31 22 minimum 60002 3 EUR 3 least
+alpha 10-31 22 network.outgoing 0 10 GiB 0 egress:1
+alpha 10-31 22 network.outgoing 1 40 GiB 2 egress:2
+alpha 10-31 23 network.outgoing 0 6 GiB 0 egress:1
+alpha 10-31 23 network.outgoing 0 4 GiB 0 egress:1
+alpha 10-31 23 network.outgoing 1 3 GiB 0.15 egress:2
+alpha 11-10 00 discount 60001 2 EUR -0.2 partner
+alpha 11-10 00 instance 0 1 instance 2 hour
+alpha 11-30 22 network.outgoing 0 87 GiB 4.35 egress:2
+alpha 11-30 22 network.outgoing 1 13 GiB 0.39 egress:3
+alpha 11-30 23 network.outgoing 0 1 GiB 0 egress:1
+beta 11-10 00 instance 0 1 instance 2 hour
+beta 11-30 22 minimum 60002 3 EUR 3 least
+`)
+	for hour := range 10 {
+		want += "\ngamma 11-10 0" + string(rune('0'+hour)) + " instance 0 1 instance 2 hour"
+	}
+	want += "\ngamma 11-30 22 cap 60003 8 EUR -8 most"
+	if got := lines(); got != want {
+		t.Fatalf("lines:\n%s\nwant\n%s", got, want)
+	}
+
+	// The statement has the minimum, the cap and the discount as positions.
+	out := filepath.Join(dir, "finance")
+	b.must("export", "--month", "2026-11", "--to", out, "--dataset", "lines,statement,focus")
+	if got := b.must("export", "verify", out); strings.Count(got, "as the manifest says") != 3 {
+		t.Errorf("verify: %s", got)
+	}
+	pages, err := filepath.Glob(filepath.Join(out, "v1/dataset=statement/month=2026-11/delivery=*/pages/*/*.html"))
+	if err != nil || len(pages) != 3 {
+		t.Fatalf("pages %q (%v)", pages, err)
+	}
+	statement := ""
+	for _, p := range pages {
+		data, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		statement += string(data)
+	}
+	for _, position := range []string{"discount", "minimum", "cap", "6.69", "5.00", "12.00", "-8.00", "-0.20"} {
+		if !strings.Contains(statement, position) {
+			t.Errorf("the statement has no %s", position)
+		}
+	}
+	// Every usage row is in lines that add up to it.
+	got := strings.Join(strings.Fields(b.must("reconcile", "--month", "2026-11", "--files", out)), " ")
+	for _, step := range []string{"usage rows of the commits and with lines 42 42 holds", "quantities of usage and of lines 137 137 holds", "money of the commits and read 23.69 23.69 holds"} {
+		if !strings.Contains(got, step) {
+			t.Errorf("reconcile does not say %q:\n%s", step, got)
+		}
+	}
+
+	// Usage of 1 November that arrives late draws on the allowance first: what
+	// follows in the month is cut elsewhere, and its other periods stay.
+	egress("alpha", "p0", "2026-10-31 23:00:00", 2) // p0 2 free, p1 6 free, p2: 2 free, 5 × 0.05
+	b.must("backfill", "--scope", "alpha", "--from", "2026-10-31T23:00:00Z", "--to", "2026-11-01T00:00:00Z", "--reason", "late", "--now", at)
+	late := b.text(`SELECT arrayStringConcat(groupArray(line), '\n') FROM (SELECT concat(formatDateTime(begin, '%m-%d %H', 'UTC'), ' ', toString(revision), ' ', toString(part), ' ', toString(qty), ' ', toString(price)) AS line
+		FROM rated WHERE scope = 'alpha' AND revision > 1 AND metric = 'network.outgoing' ORDER BY begin, resource, part)`)
+	if want := "10-31 23 2 0 2 0\n10-31 23 2 0 6 0\n10-31 23 2 0 2 0\n10-31 23 2 1 5 0.25\n11-30 22 2 0 85 4.25\n11-30 22 2 1 15 0.45"; late != want {
+		t.Errorf("after late usage:\n%s\nwant\n%s", late, want)
+	}
+	if n := b.text("SELECT toString(count()) FROM current_commits WHERE revision > 1"); n != "2" {
+		t.Errorf("%s periods have a revision, want those two whose lines changed", n)
+	}
+	b.must("close", "--month", "2026-11")
+}
