@@ -1,3 +1,5 @@
+//go:build !static
+
 // Package chdb binds libchdb, the ClickHouse engine as a shared library,
 // through purego: building needs no C compiler and no cgo.
 //
