@@ -24,6 +24,9 @@ import (
 // client cannot go on with a topic that was made anew under the same name.
 var errTopicChanged = errors.New("a topic is no longer the one that it was")
 
+// errTopicMissing says that a topic is not there, or not for us.
+var errTopicMissing = errors.New("it cannot be read")
+
 // assigned is a partition that this member reads.
 type assigned struct {
 	next    int64           // offset of the next record to come

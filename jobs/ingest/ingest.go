@@ -64,9 +64,21 @@ func (j *Job) Run(ctx context.Context, run uuid.UUID) (Result, error) {
 	}
 	j.Log.InfoContext(ctx, "ingest starts", "group", j.Options.Group, "topics", j.Options.Topics.All(), "follow", j.Options.Follow)
 	var err error
+	var missing time.Time
 	for again := true; again; {
 		err = j.session(ctx, run)
-		again = errors.Is(err, errTopicChanged) && ctx.Err() == nil
+		switch {
+		case errors.Is(err, errTopicChanged):
+			missing, again = time.Time{}, true
+		case errors.Is(err, errTopicMissing) && j.Options.Follow && j.result.Batches > 0:
+			// It was there: whoever deleted it may be making it anew.
+			if missing.IsZero() {
+				missing = j.Now()
+			}
+			again = j.Now().Sub(missing) < j.Options.RetryFor
+		default:
+			again = false
+		}
 		if again {
 			j.Log.ErrorContext(ctx, "the topics are looked at anew", "error", err)
 			err = sleep(ctx, j.Options.RetryFirst)
@@ -198,7 +210,7 @@ func (s *session) open(ctx context.Context) error {
 			if cause == nil {
 				cause = errors.New("it does not exist")
 			}
-			return &ratebatch.ConfigError{Err: fmt.Errorf("topic %s: %w", name, cause), Hint: "create the topics with 'ratebatch topics apply', and see that the Kafka user may read them"}
+			return &ratebatch.ConfigError{Err: fmt.Errorf("topic %s: %w: %w", name, errTopicMissing, cause), Hint: "create the topics with 'ratebatch topics apply', and see that the Kafka user may read them"}
 		}
 		s.ids[name] = t.ID
 		for p := range t.Partitions {
