@@ -101,7 +101,7 @@ func labPeer(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range recs {
-			if byte(r.Dom.UUID[15]) == 1 {
+			if r.Dom.UUID[15] == 1 {
 				return r.Params
 			}
 		}
