@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -48,32 +49,57 @@ func newPlanCmd(p *program) *cobra.Command {
 		Use:   "plan",
 		Short: "What usage costs: apply, list, show, compare and test rate plans",
 	}
-	cmd.AddCommand(p.applyCmd(v), p.listCmd(v), p.showCmd(v), p.planDiffCmd(v))
+	cmd.AddCommand(p.applyCmd(v), p.listCmd(v), p.showCmd(v), p.planDiffCmd(v), p.planSimulateCmd(v))
 	cmd.AddCommand(planOfflineCommands(p)...)
 	return cmd
 }
 
 func (p *program) planDiffCmd(v versioned) *cobra.Command {
-	return &cobra.Command{
-		Use:     "diff A B",
-		Short:   "Show what changed between two applied versions",
-		Example: "  ratebatch plan diff 1 2",
-		Args:    cobra.ExactArgs(2),
+	var o ratedOptions
+	cmd := &cobra.Command{
+		Use:   "diff A B",
+		Short: "Show what changed between two plans, and what that would have cost",
+		Long: `Diff compares two plans, each the number of a version or a file. With --rated it
+also rates the stored usage of a window by both and shows the difference by
+project, metric and rule; it writes nothing.
+
+` + exitCodesHelp,
+		Example: `  ratebatch plan diff 1 2
+  ratebatch plan diff 1 draft.yaml --rated --from 2026-11-01 --max-change 5`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.maxChange != "" && !o.rated {
+				return &ratebatch.ConfigError{Err: errors.New("--max-change without --rated")}
+			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+				var versions [2]store.Version
+				var names [2]string
 				var parsed [2]*plan.Plan
 				for i, arg := range args {
-					x, err := p.version(ctx, s, v, []string{arg})
-					if err != nil {
+					var err error
+					if versions[i], err = p.planArgument(ctx, s, v, arg); err != nil {
 						return err
 					}
-					if parsed[i], err = plan.Parse(fmt.Sprintf("version %d", x.Version), []byte(x.Body)); err != nil {
+					names[i] = planName(versions[i], arg)
+					if parsed[i], err = plan.Parse(names[i], []byte(versions[i].Body)); err != nil {
 						return err
 					}
 				}
-				_, err := fmt.Fprint(p.stdout, plan.Diff(parsed[0], parsed[1]))
-				return err
+				if !o.rated {
+					_, err := fmt.Fprint(p.stdout, plan.Diff(parsed[0], parsed[1]))
+					return err
+				}
+				c, err := p.compareRated(ctx, s, versions, names, o)
+				if err != nil {
+					return err
+				}
+				if err := p.print(c, func() { p.printComparison(c, versions[1].Currency) }); err != nil {
+					return err
+				}
+				return guard(c, o.maxChange)
 			})
 		},
 	}
+	o.addFlags(cmd)
+	return cmd
 }

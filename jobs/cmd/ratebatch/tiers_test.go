@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/xml"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/ratebatch/ratebatch/jobs/rate"
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
@@ -150,4 +153,52 @@ beta 11-30 22 minimum 60002 3 EUR 3 least
 		t.Errorf("%s periods have a revision, want those two whose lines changed", n)
 	}
 	b.must("close", "--month", "2026-11")
+	whatIfs(b, dir)
+}
+
+// whatIfs compares the plan with a dearer one. By the first November is what was
+// rated: alpha 90 × 0.05 + 15 × 0.03 + 2.00 - 0.20 = 6.75, beta 5, gamma 12. By
+// the other alpha pays 90 × 0.06 + 0.45 + 1.80 = 7.65 (+ 13.33 %) and beta the
+// minimum of 6 (+ 20 %).
+func whatIfs(b *billed, dir string) {
+	b.Helper()
+	draft := filepath.Join(dir, "draft.yaml")
+	if err := os.WriteFile(draft, []byte(strings.NewReplacer(`cost: "0.05"`, `cost: "0.06"`, `amount: "5"`, `amount: "6"`).Replace(tiersPlan)), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	const rows = "SELECT toString(sum(total_rows)) FROM system.tables WHERE database = currentDatabase() AND name IN ('rated_lines', 'period_commits', 'pass_carries', 'pass_periods', 'pass_lines', 'void_attempts', 'rate_plans')"
+	before := b.text(rows)
+	var c rate.Comparison
+	b.json(&c, "plan", "diff", "1", draft, "--rated", "--from", "2026-10-31T23:00:00Z")
+	var got []string
+	for _, x := range append(c.Projects, c.Total) {
+		got = append(got, strings.Join([]string{x.Name, x.Before.String(), x.After.String(), x.Difference.String(), x.Percent.String()}, " "))
+	}
+	if want := "beta 5 6 1 20; alpha 6.75 7.65 0.9 13.33; gamma 12 12 0 0; total 23.75 25.65 1.9 8"; strings.Join(got, "; ") != want {
+		b.Errorf("compared: %s\nwant %s", strings.Join(got, "; "), want)
+	}
+	if c.P50.String() != "13.33" || c.P95.String() != "20" {
+		b.Errorf("p50 %s, p95 %s, want 13.33 and 20", c.P50, c.P95)
+	}
+	if now := b.text("SELECT toString(sum(price)) FROM rated WHERE begin >= '2026-10-31 23:00:00' AND begin < '2026-11-30 23:00:00'"); now != c.Total.Before.String() {
+		b.Errorf("rated again from usage %s, rated %s", c.Total.Before, now)
+	}
+	b.fails(ratebatch.ExitHalted, "the price of 1 of 3 projects changes by more than 15 %; first beta: 6 instead of 5", "plan", "diff", "1", draft, "--rated", "--from", "2026-10-31T23:00:00Z", "--max-change", "15")
+	b.must("plan", "diff", "1", draft, "--rated", "--from", "2026-10-31T23:00:00Z", "--max-change", "20")
+	b.fails(ratebatch.ExitConfig, "tiers, which count from the begin of a month", "plan", "diff", "1", draft, "--rated", "--from", "2026-11-02")
+	prices, picture := filepath.Join(dir, "prices.csv"), filepath.Join(dir, "prices.svg")
+	table := b.must("plan", "simulate", draft, "--month", "2026-11", "--csv", prices, "--svg", picture)
+	if !strings.Contains(table, "half of the projects change by at most 13.33 %, 95 of 100 by at most 20 %") {
+		b.Errorf("simulated:\n%s", table)
+	}
+	data, err := os.ReadFile(prices)
+	if want := "project,now,then,difference,percent,currency\nbeta,5,6,1,20,EUR\nalpha,6.75,7.65,0.9,13.33,EUR\ngamma,12,12,0,0,EUR\n"; err != nil || string(data) != want {
+		b.Errorf("CSV (%v):\n%s\nwant\n%s", err, data, want)
+	}
+	if data, err = os.ReadFile(picture); err != nil || xml.Unmarshal(data, new(any)) != nil || strings.Count(string(data), "<rect") != 6 {
+		b.Errorf("SVG (%v):\n%s", err, data)
+	}
+	if after := b.text(rows); after != before {
+		b.Errorf("what-ifs wrote: %s rows before, %s after", before, after)
+	}
 }

@@ -28,6 +28,7 @@ type versioned struct {
 
 type applyOptions struct {
 	from, to, note, reason string
+	maxChange              string // percent; of plans
 	force, dryRun          bool
 }
 
@@ -57,6 +58,9 @@ and --reason; those periods keep their prices until they are reprocessed.
 	f.BoolVar(&o.force, "force", false, "change what already rated periods were priced by")
 	f.StringVar(&o.reason, "reason", "", "why, with --force")
 	f.BoolVar(&o.dryRun, "dry-run", false, "check and say what would happen; write nothing")
+	if v.kind == store.PlanVersions {
+		f.StringVar(&o.maxChange, "max-change", "", "refuse (exit 20) a plan by which any project's last whole month would cost more than this many percent more or less")
+	}
 	return cmd
 }
 
@@ -131,6 +135,11 @@ func (p *program) applyTo(ctx context.Context, s *store.Store, v versioned, file
 	}
 	if v.fits != nil {
 		if err := v.fits(ctx, s, file, next); err != nil {
+			return err
+		}
+	}
+	if o.maxChange != "" {
+		if err := p.guardApply(ctx, s, versions, next, o.maxChange); err != nil {
 			return err
 		}
 	}
