@@ -3,7 +3,7 @@
 -- params:  from, to DateTime('UTC'), month Date, closed UInt32 (0 for an open month), scope, metric, resource, instance, bucket String ('' for any; bucket 'lines' for priced ones), after_scope String, after_begin DateTime('UTC'), after_metric, after_resource, after_region, after_attributes String, after_part UInt16, paged Bool, limit UInt32
 -- reads:   rated_lines in the table's order from the cursor on, through the window's commits
 -- why:     a cursor costs the same on every page; an offset reads all pages before it.
-SELECT l.region, l.scope, l.begin, l.end, l.metric, l.resource, l.attributes, l.unit, l.qty, l.price, l.rule, l.bucket, l.part, l.revision, l.run_id
+SELECT l.region, l.scope, l.begin, l.end, l.metric, l.resource, l.attributes, l.unit, l.qty, l.price, l.rule, l.bucket, l.part, l.revision, l.run_id, toString(l.attributes)
 FROM rated_lines AS l
 WHERE l.begin >= {from:DateTime('UTC')} AND l.begin < {to:DateTime('UTC')}
   AND ({scope:String} = '' OR l.scope = {scope:String}) AND ({metric:String} = '' OR l.metric = {metric:String})
