@@ -1,0 +1,16 @@
+#!/bin/sh
+# Backs up Ratebatch's state, for a server. The state is what cannot be made again: lines, commits, plans, closes, the run
+# log. Raw samples and tiers are large and pass by; WITH_USAGE=1 takes them too, and then a lost server loses no hour.
+#
+#   CLICKHOUSE_PASSWORD=… sh backup.sh "Disk('backups', 'ratebatch-2026-12-01')"
+#   CLICKHOUSE_PASSWORD=… sh backup.sh "S3('https://s3.example.org/backups/ratebatch-2026-12-01', 'KEY', 'SECRET')"   # see restore.sh
+#
+# Stop 'ratebatch schedule run' or the timers first, or take what is there: a commit whose lines came after the snapshot
+# is found by 'ratebatch reconcile'. For the embedded engine: 'ratebatch engine dump'.
+set -eu
+to=${1:?where to: Disk(…), File(…) or S3(…)}
+except="EXCEPT TABLES ${CLICKHOUSE_DATABASE:=ratebatch}.port_samples, $CLICKHOUSE_DATABASE.instance_samples, $CLICKHOUSE_DATABASE.disk_samples"
+if [ "${WITH_USAGE:-0}" = 1 ]; then except=""; fi
+# By stdin: a secret in S3(…) would stand in the list of processes.
+printf 'BACKUP DATABASE %s %s TO %s' "$CLICKHOUSE_DATABASE" "$except" "$to" |
+  clickhouse-client --host "${CLICKHOUSE_HOST:-localhost}" --user "${CLICKHOUSE_USER:-admin}"
