@@ -46,7 +46,9 @@ func (p *program) run(ctx context.Context) error {
 	}
 	running.Go(func() { a.publisher.Run(ctx) })
 	running.Go(func() { p.watchdog(ctx, a) })
-	running.Go(func() { limitMemory(ctx, time.Second) })
+	if len(a.hosts) == 1 {
+		running.Go(func() { limitMemory(ctx, time.Second) })
+	}
 	p.notify(ctx, daemon.SdNotifyReady)
 	p.log.InfoContext(ctx, "the agent runs", "version", version, "hosts", len(a.hosts), "interval", time.Duration(p.config.Interval), "brokers", p.config.Kafka.BootstrapServers)
 	<-ctx.Done()
