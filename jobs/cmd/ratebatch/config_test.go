@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -158,5 +159,31 @@ func TestConfigurationReferenceIsUpToDate(t *testing.T) {
 			t.Errorf("%s sets both %s and %s", o.Env, other, o.Key)
 		}
 		seen[o.Env] = o.Key
+	}
+}
+
+// What deploy/ holds is taken by this program.
+func TestDeployedFilesAreTaken(t *testing.T) {
+	withoutVariables(t)
+	if _, err := loadConfig("../../../deploy/kubernetes/base/ratebatch.yaml", configurable(newRootCmd(&program{}))); err != nil {
+		t.Error(err)
+	}
+	for _, file := range []string{"", "../../../deploy/compose/schedule.yaml", "../../../deploy/kubernetes/overlays/cluster/schedule.yaml"} {
+		if _, err := (&program{}).loadSchedule(file); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	text, err := os.ReadFile("../../../deploy/compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\s+(RATEBATCH_[A-Z_]+): `).FindAllStringSubmatch(string(text), -1) {
+		known := slices.ContainsFunc(configurable(newRootCmd(&program{})), func(o option) bool { return o.Env == m[1] })
+		for _, v := range otherVariables {
+			known = known || v.name == m[1]
+		}
+		if !known {
+			t.Errorf("compose.yaml sets %s, which means nothing", m[1])
+		}
 	}
 }

@@ -8,5 +8,6 @@ func operating(p *program) []*cobra.Command {
 		newScheduleCmd(p),
 		newConfigCmd(p),
 		newDoctorCmd(p),
+		newCompareCmd(p),
 	}
 }
