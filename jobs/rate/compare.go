@@ -342,4 +342,3 @@ func (c Comparison) Past(percent decimal.Decimal) []Change {
 	}
 	return out
 }
-

@@ -17,6 +17,7 @@ import (
 type Measurement struct {
 	UsageRows             uint64
 	Forms                 []string        // arithmetic of each metric
+	Carries               time.Duration   // what accounts of tiers had before each period; part of Fold
 	Fold                  time.Duration   // finding the combinations and pricing each once
 	Rating, Copy          []time.Duration // INSERT … SELECT of the pass, and the same with constants for prices
 	CopyPlain             []time.Duration // the copy over usage whose repeats are not removed
@@ -70,6 +71,9 @@ func (j *Job) Measure(ctx context.Context, runs int) (Measurement, error) {
 	for _, mp := range p.metrics {
 		if mp.rows > 0 {
 			out.Forms = append(out.Forms, mp.metric.Name+": "+mp.expression.Form)
+			if mp.tiers != nil {
+				out.Carries += mp.tiers.took
+			}
 		}
 	}
 	rating := p.statement()

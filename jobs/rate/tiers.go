@@ -29,6 +29,7 @@ type tierPricer struct {
 	expression pricing.TierExpression
 	carries    store.Carries
 	crossings  uint64
+	took       time.Duration // to work out carries
 }
 
 // hasTiers says whether the price of the metric depends on the month so far in
@@ -67,9 +68,11 @@ func (p *pricer) foldTiers(ctx context.Context, mp *metricPricer, combos []prici
 	mp.tiers.carries = store.Carries{Metric: name, Zone: a.pass.job.Options.Calendar.Zone().String(), MonthFrom: a.pass.job.Options.Calendar.MonthAt(a.ids.From).From, Edges: e.Edges("tariff"), Volume: e.IsVolume("tariff"),
 		Rows: fmt.Sprintf("SELECT scope, begin, region, qty, t_, account_\nFROM (SELECT *, %s FROM (%s))\nWHERE %s AND %s", e.Inner, usage, e.Guard, e.Tiered)}
 	s := a.pass.job.Store
+	started := time.Now() //nolint:forbidigo // how long a step took
 	if err := s.InsertPassCarries(ctx, a.ids, mp.tiers.carries, a.query()); err != nil {
 		return err
 	}
+	mp.tiers.took = time.Since(started)
 	mp.tiers.crossings, err = s.PassCrossings(ctx, a.ids, name)
 	return err
 }

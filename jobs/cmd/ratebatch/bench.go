@@ -51,6 +51,7 @@ var suites = []suite{
 	{"storage", benchStorage},
 	{"rate", benchRate},
 	{"rules", benchRules},
+	{"tiers", benchTiers},
 	{"catchup", benchCatchup},
 	{"state", benchState},
 	{"export", benchExport},
