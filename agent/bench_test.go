@@ -53,6 +53,8 @@ func BenchmarkPoll500(b *testing.B) {
 			b.Fatal(err)
 		}
 		st = step.State
+		b.ReportMetric(float64(s.Stats().Bytes), "spool-bytes/poll")
+		b.ReportMetric(float64(len(data)), "state-bytes")
 		if batch, ok, err := s.Next(b.Context()); err != nil {
 			b.Fatal(err)
 		} else if ok {
