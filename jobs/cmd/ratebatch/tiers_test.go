@@ -202,3 +202,49 @@ func whatIfs(b *billed, dir string) {
 		b.Errorf("what-ifs wrote: %s rows before, %s after", before, after)
 	}
 }
+
+// The commands of docs/tiers.md, in its order, with the plan that it shows.
+func TestTiersDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/tiers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, found := strings.Cut(string(text), "```yaml\n")
+	shown, _, closed := strings.Cut(shown, "```")
+	if !found || !closed {
+		t.Fatal("the document shows no plan")
+	}
+	e := storetest.Shared(t)
+	b := &billed{T: t, e: e, s: store.New(e.Conn(), e.Database()), flags: []string{"--data", enginetest.Options(t).DataDir, "--database", e.Database()}}
+	b.usage("alpha", "2026-11-30 20:00:00", 4, "3600", "2026-11-28 00:00:00")
+	b.must("watermark", "--region", "one", "--until", "2026-12-01T02:00:00Z")
+	t.Chdir(t.TempDir())
+	for name, plan := range map[string]string{"plan.yaml": shown, "draft.yaml": strings.Replace(shown, `cost: "0.04"`, `cost: "2"`, 1)} {
+		if err := os.WriteFile(name, []byte(plan), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		command, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "    ratebatch ")
+		if !ok {
+			continue
+		}
+		n++
+		args := words(command)
+		if args[0] == "rate" {
+			args = append(args, "--now", at)
+		}
+		b.must(args...)
+	}
+	if n < 7 {
+		t.Errorf("only %d commands were found", n)
+	}
+	// 4 × 0.04 = 0.16, less 10 %, up to 5.
+	if got := b.text("SELECT concat(toString(sum(price)), ' in ', toString(countIf(price != 0)), ' lines') FROM rated"); got != "5 in 9 lines" {
+		t.Errorf("rated %s, want 5 in 9 lines: four hours, four discounts and the minimum", got)
+	}
+	if _, err := os.Stat("prices.svg"); err != nil {
+		t.Error(err)
+	}
+}
