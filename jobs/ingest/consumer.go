@@ -61,7 +61,7 @@ type session struct {
 	flying   *batch // is being written; nil: none
 	spare    *batch
 	landed   chan error      // one result per flying batch
-	writing  context.Context //nolint:containedctx // outlives the run's by some seconds, so that what was read is written when a signal ends it
+	writing  context.Context // outlives the run's by some seconds, so that what was read is written when a signal ends it
 	leaving  bool
 	picture  picture
 	lastLive time.Time // the brokers were heard of

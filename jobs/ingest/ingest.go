@@ -234,7 +234,9 @@ func (s *session) loop(ctx context.Context) error {
 	busy := false
 	defer func() {
 		if busy {
-			<-counting
+			if err := <-counting; err != nil && ctx.Err() == nil {
+				s.job.Log.WarnContext(ctx, "count what arrived", "error", err)
+			}
 		}
 	}()
 	for {
