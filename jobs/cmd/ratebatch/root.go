@@ -11,8 +11,10 @@ import (
 
 	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
 )
@@ -136,7 +138,19 @@ folder given by --data (or joins the one that already serves it).
 	flags.BoolVarP(&p.verbose, "verbose", "v", false, "log what is done in detail")
 	root.AddCommand(commands(p)...)
 	root.AddCommand(operating(p)...)
+	maskDefaults(root)
 	return root
+}
+
+// maskDefaults keeps --help and the references from showing a password that
+// stands in a URL of the environment.
+func maskDefaults(cmd *cobra.Command) {
+	mask := func(f *pflag.Flag) { f.DefValue = jobs.WithoutSecrets([]string{f.DefValue})[0] }
+	cmd.PersistentFlags().VisitAll(mask)
+	cmd.Flags().VisitAll(mask)
+	for _, sub := range cmd.Commands() {
+		maskDefaults(sub)
+	}
 }
 
 const exitCodesHelp = `Exit codes: 0 done or nothing due, 1 unexpected, 2 bad flag, configuration or
