@@ -67,6 +67,16 @@ bench-quick: engine ## every benchmark once, small
 bench-full: engine ## the long series
 	@bin/ratebatch bench --full
 
+NFPM_VERSION := v2.45.2
+bin/tools/nfpm-$(NFPM_VERSION):
+	@echo "building nfpm $(NFPM_VERSION) (once)"
+	@mkdir -p bin/tools
+	@GOBIN=$(CURDIR)/bin/tools go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+	@mv bin/tools/nfpm $@
+
+release: check-tools bin/tools/nfpm-$(NFPM_VERSION) ## archives, deb, rpm, bills of materials and checksums into dist/
+	go run ./deploy/release -version $(VERSION) -epoch $$(git log -1 --format=%ct) -nfpm bin/tools/nfpm-$(NFPM_VERSION) -out dist
+
 FUZZTIME ?= 20s
 fuzz: ## run each fuzz target for FUZZTIME
 	@set -e; for pkg in $$(go list ./...); do \
@@ -75,4 +85,4 @@ fuzz: ## run each fuzz target for FUZZTIME
 	  done; done
 
 clean: ## remove what was built and the demo's data
-	rm -rf bin demo
+	rm -rf bin demo dist

@@ -9,5 +9,6 @@ func operating(p *program) []*cobra.Command {
 		newConfigCmd(p),
 		newDoctorCmd(p),
 		newCompareCmd(p),
+		newManCmd(p),
 	}
 }

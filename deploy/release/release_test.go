@@ -1,0 +1,85 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestArchivesAreTheSameBytes(t *testing.T) {
+	root, out := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{"ratebatch": "program", "deploy/clickhouse/users.sh": "script", "README.md": "text"} {
+		if err := write(filepath.Join(root, name), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := release{version: "v1.2.3", out: out, epoch: time.Unix(1_764_460_800, 0).UTC()}
+	var first []byte
+	for i := range 2 {
+		if err := os.Chtimes(filepath.Join(root, "README.md"), time.Now(), time.Now().Add(time.Duration(i)*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.archive(root, "x"); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(out, "x.tar.gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 && !bytes.Equal(first, text) {
+			t.Error("the same files give other bytes")
+		}
+		first = text
+	}
+	z, err := gzip.NewReader(bytes.NewReader(first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	modes := map[string]int64{}
+	for w := tar.NewReader(z); ; {
+		h, err := w.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		modes[h.Name] = h.Mode
+	}
+	if modes["x/ratebatch"] != 0o755 || modes["x/deploy/clickhouse/users.sh"] != 0o755 || modes["x/README.md"] != 0o644 {
+		t.Errorf("modes %v", modes)
+	}
+	if err := r.checksums(); err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile(filepath.Join(out, "SHA256SUMS"))
+	if err != nil || !strings.HasSuffix(string(sums), "  x.tar.gz\n") || len(sums) != 64+2+len("x.tar.gz\n") {
+		t.Errorf("%s %v", sums, err)
+	}
+}
+
+func TestTheBillOfMaterialsNamesWhatIsLinked(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := sbom(self, "test", "v1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bill struct {
+		BomFormat  string
+		Components []component
+	}
+	if err := json.Unmarshal(text, &bill); err != nil || bill.BomFormat != "CycloneDX" || len(bill.Components) == 0 || bill.Components[0].Name != "go" {
+		t.Errorf("%s %v", text, err)
+	}
+}
