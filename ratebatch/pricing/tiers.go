@@ -96,7 +96,7 @@ func BuildTiers(in TierInput) (TierExpression, error) {
 		}
 	}
 	for _, c := range coefficients {
-		e.Uses = append(e.Uses, Use{Rule: c.rule, Bucket: c.bucket, Zero: c.bucket == "" && c.a.IsZero()})
+		e.Uses = append(e.Uses, Use{Rule: c.rule, Bucket: c.bucket}) // a tier that costs nothing is meant to
 	}
 	account, err := e.account(in)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
 )
 
@@ -172,4 +173,19 @@ func (s *Store) CarryStates(ctx context.Context, since time.Time, zone string, v
 // NoteCarryLook stores that changed carry-ins were looked for.
 func (s *Store) NoteCarryLook(ctx context.Context, at time.Time, scopes, changed uint64) error {
 	return s.Exec(ctx, "insert_carry_look", Params{"looked_at": at, "scopes": scopes, "changed": changed})
+}
+
+// AccountState is what a commit stored of one account.
+type AccountState struct {
+	Account        string
+	Before, InThis decimal.Decimal
+}
+
+// CommitCarries lists what the commit of a period stored of each account.
+func (s *Store) CommitCarries(ctx context.Context, scope string, begin time.Time, run uuid.UUID) ([]AccountState, error) {
+	return Collect(ctx, s, "commit_carries", Params{"scope": scope, "begin": begin, "run_id": run}, func(rows driver.Rows) (AccountState, error) {
+		var a AccountState
+		err := rows.Scan(&a.Account, &a.Before, &a.InThis)
+		return a, err
+	})
 }

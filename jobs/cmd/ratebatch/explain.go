@@ -125,6 +125,13 @@ func (p *program) explain(ctx context.Context, s *store.Store, id string, o expl
 			x.Nearly = append(x.Nearly, text)
 		}
 	}
+	tiers, price, err := explainTiers(ctx, s, evaluator, parsed, line)
+	if err != nil {
+		return err
+	}
+	if tiers != nil {
+		x.Arithmetic, x.PriceNow, x.Counted = tiers, price, append(x.Counted, line.Rule)
+	}
 	if known && m.Tiered() {
 		if x.Tier, x.Samples, err = source(ctx, s, m, line); err != nil {
 			return err

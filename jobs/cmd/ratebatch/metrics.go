@@ -1,9 +1,13 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/plan"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -13,6 +17,11 @@ func metricVersions() versioned {
 		set, err := metric.Parse(name, body)
 		if err != nil {
 			return "", "", nil, err
+		}
+		for _, derived := range plan.DerivedMetrics() {
+			if _, taken := set.Get(derived); taken {
+				return "", "", nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s: metric %s: lines of this name come from other lines", name, derived), Hint: "rename the metric with alt_name"}
+			}
 		}
 		return set.Digest(), "", nil, nil
 	}}

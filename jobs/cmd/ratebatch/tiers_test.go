@@ -132,6 +132,15 @@ beta 11-30 22 minimum 60002 3 EUR 3 least
 			t.Errorf("the statement has no %s", position)
 		}
 	}
+	for _, x := range [][4]string{
+		{"alpha", "2026-11-30T23:00:00Z", "network.outgoing", "graduated tiers egress per scope\n  account network.outgoing: 0 in the month before this period, 1 in it\n  tier egress:1: 0 × 1 = 0"},
+		{"beta", "2026-11-30T22:00:00Z", "minimum", "account (charged): 2 in the month before this period, 0 in it\n  minimum least: 5 a month\n  minimum least: 3 EUR × 1 = 3"},
+		{"alpha", "2026-11-10T00:00:00Z", "discount", "discount partner: 2 EUR × -0.1 = -0.2"},
+	} {
+		if got := b.must("explain", "--scope", x[0], "--begin", x[1], "--metric", x[2]); !strings.Contains(got, x[3]) || strings.Contains(got, "another version") {
+			t.Errorf("explained:\n%s\nwant\n%s", got, x[3])
+		}
+	}
 	// Every usage row is in lines that add up to it.
 	got := strings.Join(strings.Fields(b.must("reconcile", "--month", "2026-11", "--files", out)), " ")
 	for _, step := range []string{"usage rows of the commits and with lines 42 42 holds", "quantities of usage and of lines 137 137 holds", "money of the commits and read 23.69 23.69 holds"} {
@@ -153,6 +162,11 @@ beta 11-30 22 minimum 60002 3 EUR 3 least
 		t.Errorf("%s periods have a revision, want those two whose lines changed", n)
 	}
 	b.must("close", "--month", "2026-11")
+	metrics := filepath.Join(dir, "metrics.yaml")
+	if err := os.WriteFile(metrics, []byte("metrics:\n  discount:\n    unit: h\n    table: instance_metrics\n    quantity: time\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.fails(ratebatch.ExitConfig, "metric discount: lines of this name come from other lines", "metrics", "apply", metrics)
 	whatIfs(b, dir)
 }
 
