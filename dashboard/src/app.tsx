@@ -28,14 +28,16 @@ const pages = [
 ] as const;
 
 function Page() {
-  const { parts } = useRoute();
+  const { parts, query } = useRoute();
   const [first = "costs", second, third, ...more] = parts;
   if (more.length === 0) {
     if (first === "costs" && !second) return <CostsPage />;
     if (first === "costs" && second === "lines") return third ? <ExplainPage line={third} key={third} /> : <LinesPage />;
     if (first === "instances" && !third) return second ? <InstancePage id={second} key={second} /> : <InstancesPage />;
-    if (first === "nodes" && !second) return <NodesPage />;
-    if (first === "nodes" && second && third) return <NodePage region={second} host={third} key={`${second}/${third}`} />;
+    // A host's name has points in it, and a path with a point looks like a file to servers and proxies.
+    const region = query.get("region");
+    const host = query.get("host");
+    if (first === "nodes" && !second) return region && host ? <NodePage region={region} host={host} key={`${region}/${host}`} /> : <NodesPage />;
     if (first === "top" && !second) return <TopPage />;
     if (first === "rating" && !third) return <RatingPage tab={second ?? "scopes"} />;
     if (first === "plan") return <PlanPage version={second ?? "current"} tab={third ?? "rules"} />;

@@ -5,7 +5,7 @@
 import { useCallback, useSyncExternalStore } from "react";
 
 export interface Route {
-  /** Decoded parts of the path: ["nodes", "RegionOne", "compute-1"]. */
+  /** Decoded parts of the path: ["plan", "3", "changes"]. */
   parts: string[];
   query: URLSearchParams;
 }

@@ -61,7 +61,7 @@ export function InstancePage({ id }: { id: string }) {
               </Fact>
               {i.host ? (
                 <Fact name="Host">
-                  <Link to={to(["nodes", i.region, i.host], keep)}>{i.host}</Link>
+                  <Link to={to(["nodes"], { region: i.region, host: i.host, ...keep })}>{i.host}</Link>
                 </Fact>
               ) : null}
               <Fact name="Region">{i.region}</Fact>

@@ -34,7 +34,7 @@ export function NodesPage() {
                     {n.nodes.map((x) => (
                       <tr key={`${x.region}/${x.host}`}>
                         <th scope="row" className="name">
-                          <Link to={to(["nodes", x.region, x.host])}>{x.host}</Link>
+                          <Link to={to(["nodes"], { region: x.region, host: x.host })}>{x.host}</Link>
                         </th>
                         <td>{x.region}</td>
                         <td>{x.silent ? <Mark kind="warn">silent</Mark> : <Mark kind="good">sending</Mark>}</td>

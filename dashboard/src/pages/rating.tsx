@@ -123,7 +123,7 @@ function Scopes() {
               <Tile name="Furthest behind" value={behind ? lag(behind, now) : "\u2013"} note={behind ? <>rated until <Moment at={behind} /></> : "nothing is rated yet"} />
               <Tile name="Late findings" value={count(s.late_findings)} note={s.late_findings > 0 ? <Link to="/rating/late">what they are worth</Link> : "no usage arrived behind its commit"} />
               <Tile name="Without a price" value={count(unpriced)} note={unpriced > 0 ? <Link to="/rating/unpriced">which and why</Link> : "every line has a price"} />
-              {s.ingest ? <Tile name="Silent hosts" value={count(silent.length)} note={silent[0] ? <Link to={to(["nodes", silent[0].region, silent[0].host])}>{silent[0].host}{silent.length > 1 ? " and others" : ""}</Link> : "all send samples"} /> : null}
+              {s.ingest ? <Tile name="Silent hosts" value={count(silent.length)} note={silent[0] ? <Link to={to(["nodes"], { region: silent[0].region, host: silent[0].host })}>{silent[0].host}{silent.length > 1 ? " and others" : ""}</Link> : "all send samples"} /> : null}
             </div>
             {notes.map(([kind, text], i) => (
               <p key={i} className={`alert ${kind}`}>

@@ -17,7 +17,7 @@ export function hits(r: SearchResult, keep: Record<string, string | null>): Hit[
   return [
     ...r.instances.map((x) => ({ key: `i ${x.region} ${x.id}`, kind: "Instances", name: x.name || x.id, note: x.project_name || x.project_id, address: to(["instances", x.id], keep) })),
     ...r.projects.map((x) => ({ key: `p ${x.id}`, kind: "Projects", name: x.name || x.id, note: x.name ? x.id : x.domain, address: to(["costs"], { project: x.id, group: "metric" }) })),
-    ...r.hosts.map((x) => ({ key: `h ${x.region} ${x.host}`, kind: "Hosts", name: x.host, note: x.region, address: to(["nodes", x.region, x.host], keep) })),
+    ...r.hosts.map((x) => ({ key: `h ${x.region} ${x.host}`, kind: "Hosts", name: x.host, note: x.region, address: to(["nodes"], { region: x.region, host: x.host, ...keep }) })),
   ];
 }
 
