@@ -16,6 +16,7 @@ WITH
         SELECT DISTINCT p.scope, toStartOfMonth(p.begin, {zone:String}) AS in_month
         FROM period_commits AS p INNER JOIN fresh AS f ON p.scope = f.scope AND toStartOfMonth(p.begin, {zone:String}) = f.month
         WHERE p.begin >= (SELECT toDateTime(min(month), 'UTC') - INTERVAL 1 DAY FROM fresh)
+          AND (p.begin > (SELECT min(first_begin) FROM fresh) OR p.committed_at >= (SELECT min(read_at) FROM fresh))
           AND (length(f.attempts) > 1 OR NOT has(f.attempts, p.run_id) AND (p.begin > f.first_begin OR p.begin < f.last_begin AND p.committed_at >= f.read_at)))
 SELECT scope, month, begin, until, digest, currency, of_carry_in, of_used, total
 FROM (
