@@ -21,9 +21,9 @@ func (w CostWindow) params() Params {
 	return ExportWindow{From: w.From, To: w.To, Month: w.Month, Closed: w.Closed}.params()
 }
 
-// CostHour is what a window's commits of one hour are known by.
+// CostHour is what a window's commits of a quarter of an hour are known by.
 type CostHour struct {
-	Hour    time.Time
+	Hour    time.Time // its begin
 	Commits uint64
 	Latest  time.Time
 	Voids   uint64 // of the whole database
@@ -46,13 +46,14 @@ type CostCommit struct {
 	Lines           uint64
 	Total           decimal.Decimal
 	RatedUntil      time.Time
+	Periods         uint64
 }
 
 // CostCommits sums up the commits of a window per scope and currency.
 func (s *Store) CostCommits(ctx context.Context, w CostWindow) ([]CostCommit, error) {
 	return Collect(ctx, s, "web_cost_commits", w.params(), func(rows driver.Rows) (CostCommit, error) {
 		var x CostCommit
-		err := rows.Scan(&x.Scope, &x.Currency, &x.Lines, &x.Total, &x.RatedUntil)
+		err := rows.Scan(&x.Scope, &x.Currency, &x.Lines, &x.Total, &x.RatedUntil, &x.Periods)
 		x.RatedUntil = x.RatedUntil.UTC()
 		return x, err
 	})
@@ -145,8 +146,8 @@ type LineCursor struct {
 	Part       uint16    `json:"p"`
 }
 
-// Lines gives a page of rated lines, and the cursor behind its last.
-func (s *Store) Lines(ctx context.Context, page LinePage) ([]FoundLine, *LineCursor, error) {
+// Lines gives a page of rated lines, and the place of each.
+func (s *Store) Lines(ctx context.Context, page LinePage) ([]FoundLine, []LineCursor, error) {
 	p := page.params()
 	after := page.After
 	if after == nil {
@@ -157,16 +158,16 @@ func (s *Store) Lines(ctx context.Context, page LinePage) ([]FoundLine, *LineCur
 		"after_attributes": after.Attributes, "after_part": after.Part} {
 		p[name] = value
 	}
-	var last *LineCursor
+	var places []LineCursor
 	list, err := Collect(ctx, s, "web_lines", p, func(rows driver.Rows) (FoundLine, error) {
 		var l FoundLine
 		var attributes string
 		err := rows.Scan(&l.Region, &l.Scope, &l.Begin, &l.End, &l.Metric, &l.Resource, &l.Attributes, &l.Unit, &l.Qty, &l.Price, &l.Rule, &l.Bucket, &l.Part, &l.Revision, &l.RunID, &attributes)
 		l.Begin, l.End = l.Begin.UTC(), l.End.UTC()
-		last = &LineCursor{l.Scope, l.Begin, l.Metric, l.Resource, l.Region, attributes, l.Part}
+		places = append(places, LineCursor{l.Scope, l.Begin, l.Metric, l.Resource, l.Region, attributes, l.Part})
 		return l, err
 	})
-	return list, last, err
+	return list, places, err
 }
 
 // CommitID names a run's commit of a period.

@@ -92,21 +92,30 @@ func (p *program) explain(ctx context.Context, s *store.Store, id string, o expl
 	if err := s.CheckSchema(ctx); err != nil {
 		return err
 	}
-	line, err := findLine(ctx, s, id, o)
+	x, err := explainLine(ctx, s, id, o)
 	if err != nil {
 		return err
+	}
+	return p.print(x, func() { printExplained(p.stdout, x) })
+}
+
+// explainLine finds out how a line came about.
+func explainLine(ctx context.Context, s *store.Store, id string, o explainOptions) (*explained, error) {
+	line, err := findLine(ctx, s, id, o)
+	if err != nil {
+		return nil, err
 	}
 	parsed, err := planInForce(ctx, s, line.Begin)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	set, err := metricsInForce(ctx, s, line.Begin)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	evaluator, err := hashmap.Compile(parsed, hashmap.Options{Units: map[string]string{line.Metric: line.Unit}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	attributes := line.Attributes
 	m, known := set.Get(line.Metric)
@@ -127,18 +136,21 @@ func (p *program) explain(ctx context.Context, s *store.Store, id string, o expl
 	}
 	tiers, price, err := explainTiers(ctx, s, evaluator, parsed, line)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if tiers != nil {
 		x.Arithmetic, x.PriceNow, x.Counted = tiers, price, append(x.Counted, line.Rule)
 	}
 	if known && m.Tiered() {
 		if x.Tier, x.Samples, err = source(ctx, s, m, line); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return p.print(x, func() { printExplained(p.stdout, x) })
+	return x, nil
 }
+
+// errNoLine says that nothing matches what is known of a line.
+var errNoLine = errors.New("no rated line matches")
 
 func lineID(l *store.FoundLine) string {
 	return exporter.LineID(exporter.LineKey{Region: l.Region, Scope: l.Scope, Begin: l.Begin, Metric: l.Metric, Resource: l.Resource, Attributes: l.Attributes, Part: l.Part}).String()
@@ -194,7 +206,7 @@ func findLine(ctx context.Context, s *store.Store, id string, o explainOptions) 
 	}
 	switch {
 	case len(found) == 0:
-		return nil, &ratebatch.ConfigError{Err: errors.New("no rated line matches"), Hint: "lines of superseded revisions are not looked at; see 'ratebatch status' for what is rated"}
+		return nil, &ratebatch.ConfigError{Err: errNoLine, Hint: "lines of superseded revisions are not looked at; see 'ratebatch status' for what is rated"}
 	case len(found) > 1:
 		return nil, &ratebatch.ConfigError{Err: errors.New("more than one line matches"), Hint: "add --resource, or give the line's id"}
 	}

@@ -2,7 +2,7 @@
 -- purpose: What the commits of a window say of each scope: lines, total, and up to where it is rated.
 -- params:  from, to DateTime('UTC'), month Date, closed UInt32 (0 for an open month)
 -- reads:   the window's commits
-SELECT scope, currency, sum(of_lines) AS lines, sum(of_total) AS total, max(until) AS rated_until
+SELECT scope, currency, sum(of_lines) AS lines, sum(of_total) AS total, max(until) AS rated_until, count() AS periods
 FROM (
     SELECT toString(c.scope) AS scope, c.begin AS begin, argMax(toString(c.currency), c.rank) AS currency, argMax(c.kind, c.rank) AS kind, argMax(c.end, c.rank) AS until,
            argMax(c.lines, c.rank) AS of_lines, argMax(c.total, c.rank) AS of_total

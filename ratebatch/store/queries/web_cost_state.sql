@@ -1,8 +1,8 @@
 -- name:    web_cost_state
--- purpose: What the commits of a window are, hour by hour, so that it is known when figures have to be read again.
+-- purpose: What the commits of a window are, quarter by quarter of an hour (a month of a time zone may begin at one), so that it is known when figures have to be read again.
 -- params:  from, to DateTime('UTC')
 -- reads:   two columns of the window's commits; void_attempts
-SELECT toStartOfHour(begin) AS hour, count() AS commits, max(committed_at) AS latest, (SELECT uniqExact(run_id) FROM void_attempts) AS voids
+SELECT toStartOfFifteenMinutes(begin) AS hour, count() AS commits, max(committed_at) AS latest, (SELECT uniqExact(run_id) FROM void_attempts) AS voids
 FROM period_commits
 WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')}
 GROUP BY hour ORDER BY hour

@@ -5,4 +5,4 @@
 SELECT region, host, min(h.first_sample) AS first_sample, max(h.last_sample) AS last_sample, count() OVER () AS total
 FROM hosts AS h
 WHERE {text:String} = '' OR positionCaseInsensitiveUTF8(host, {text:String}) > 0
-GROUP BY region, host ORDER BY region, host LIMIT {limit:UInt32} OFFSET {skip:UInt32}
+GROUP BY region, host ORDER BY host = {text:String} DESC, region, host LIMIT {limit:UInt32} OFFSET {skip:UInt32}

@@ -7,4 +7,4 @@ SELECT region, host, min(h.bucket) AS first_sample, max(h.bucket) + 3600 AS last
 FROM instance_metrics_hourly AS h
 WHERE bucket >= {from:DateTime('UTC')} AND project_id = {project:String}
   AND ({text:String} = '' OR positionCaseInsensitiveUTF8(host, {text:String}) > 0)
-GROUP BY region, host ORDER BY region, host LIMIT {limit:UInt32} OFFSET {skip:UInt32}
+GROUP BY region, host ORDER BY host = {text:String} DESC, region, host LIMIT {limit:UInt32} OFFSET {skip:UInt32}

@@ -1,0 +1,439 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch/hashmap"
+	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/plan"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// planVersion is a version of the rate plan.
+type planVersion struct {
+	Version   uint32     `json:"version"`
+	Digest    string     `json:"digest"`
+	Currency  string     `json:"currency"`
+	Author    string     `json:"author"`
+	Note      string     `json:"note"`
+	ValidFrom time.Time  `json:"valid_from"`
+	ValidTo   *time.Time `json:"valid_to"`
+	AppliedAt time.Time  `json:"applied_at"`
+	InForce   bool       `json:"in_force"`
+}
+
+func (c *call) version(v *store.Version, now *store.Version) planVersion {
+	out := planVersion{Version: v.Version, Digest: v.Digest, Currency: v.Currency, Author: v.Author, Note: v.Note, ValidFrom: v.ValidFrom.UTC(), AppliedAt: v.AppliedAt.UTC(), InForce: now != nil && now.Version == v.Version}
+	if to := v.ValidTo.UTC(); to.Before(store.OpenEnd) {
+		out.ValidTo = &to
+	}
+	if c.id.Project != "" { // notes are written for operators
+		out.Author, out.Note = "", ""
+	}
+	return out
+}
+
+func (s *Server) plans(ctx context.Context, c *call) (any, error) {
+	versions, err := c.store.Versions(ctx, store.PlanVersions)
+	if err != nil {
+		return nil, err
+	}
+	now := inForce(versions, c.now)
+	out := []planVersion{}
+	for i := range slices.Backward(versions) {
+		out = append(out, c.version(&versions[i], now))
+	}
+	return map[string]any{"plans": out}, nil
+}
+
+// rule is a mapping or threshold.
+type rule struct {
+	ID          string          `json:"id"`
+	Service     string          `json:"service"`
+	Field       string          `json:"field"`
+	Kind        string          `json:"kind"`
+	Match       string          `json:"match"`
+	Type        string          `json:"type"`
+	Cost        decimal.Decimal `json:"cost"`
+	Group       string          `json:"group"`
+	Project     string          `json:"project"`
+	Start       *time.Time      `json:"start"`
+	End         *time.Time      `json:"end"`
+	Description string          `json:"description,omitempty"`
+}
+
+type planDetail struct {
+	Plan        planVersion `json:"plan"`
+	Description string      `json:"description"`
+	Rules       []rule      `json:"rules"`
+	Others      []string    `json:"others"`
+	Body        *string     `json:"body"`
+}
+
+// find is the version that text names: a number or current.
+func (c *call) find(versions []store.Version, text string) (*store.Version, error) {
+	if text == "current" {
+		if v := inForce(versions, c.now); v != nil {
+			return v, nil
+		}
+		return nil, notFound("no rate plan is in force now")
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return nil, badRequest("version "+shorten(text), "use a number or current")
+	}
+	for i := range versions {
+		if uint64(versions[i].Version) == n {
+			return &versions[i], nil
+		}
+	}
+	return nil, notFound("there is no such version of the plan")
+}
+
+// parse reads a version's plan, without the rules of other projects for a
+// project's token.
+func (c *call) parse(v *store.Version) (*plan.Plan, error) {
+	p, err := plan.Parse(fmt.Sprintf("rate plan version %d", v.Version), []byte(v.Body))
+	if err != nil || c.id.Project == "" {
+		return p, err
+	}
+	return planOf(p, c.id.Project), nil
+}
+
+// planOf is a plan without what is for other scopes only.
+func planOf(p *plan.Plan, scope string) *plan.Plan {
+	other := func(of string) bool { return of != "" && of != scope }
+	mappings := func(list []plan.Mapping) []plan.Mapping {
+		return slices.DeleteFunc(slices.Clone(list), func(m plan.Mapping) bool { return other(m.Scope) })
+	}
+	thresholds := func(list []plan.Threshold) []plan.Threshold {
+		return slices.DeleteFunc(slices.Clone(list), func(t plan.Threshold) bool { return other(t.Scope) })
+	}
+	out := *p
+	out.Description = ""
+	out.Modules = slices.DeleteFunc(slices.Clone(p.Modules), func(m plan.Module) bool { return other(m.Scope) })
+	out.Expressions = slices.DeleteFunc(slices.Clone(p.Expressions), func(e plan.Expression) bool { return other(e.Scope) || namesScopes(e.When) || namesScopes(e.Price) })
+	out.Discounts = slices.DeleteFunc(slices.Clone(p.Discounts), func(d plan.Discount) bool { return other(d.Scope) })
+	out.Charges = slices.DeleteFunc(slices.Clone(p.Charges), func(x plan.Charge) bool { return other(x.Scope) })
+	if namesScopes(p.Skip) {
+		out.Skip = ""
+	}
+	out.Services = slices.Clone(p.Services)
+	for i := range out.Services {
+		x := &out.Services[i]
+		x.Mappings, x.Thresholds = mappings(x.Mappings), thresholds(x.Thresholds)
+		x.Tiers = slices.DeleteFunc(slices.Clone(x.Tiers), func(t plan.Tiers) bool { return other(t.Scope) })
+		if namesScopes(x.Skip) {
+			x.Skip = ""
+		}
+		x.Fields = slices.Clone(x.Fields)
+		for j := range x.Fields {
+			f := &x.Fields[j]
+			f.Mappings, f.Thresholds = mappings(f.Mappings), thresholds(f.Thresholds)
+			if f.Name == "project_id" || f.Name == "scope" { // values of such a field are other projects' ids
+				f.Mappings = slices.DeleteFunc(f.Mappings, func(m plan.Mapping) bool { return m.Value != scope })
+			}
+		}
+	}
+	return &out
+}
+
+// namesScopes says whether a condition may hold other projects' ids.
+func namesScopes(text string) bool {
+	return strings.Contains(text, "scope") || strings.Contains(text, "project")
+}
+
+func (s *Server) plan(ctx context.Context, c *call) (any, error) {
+	versions, err := c.store.Versions(ctx, store.PlanVersions)
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.find(versions, c.PathValue("version"))
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.parse(v)
+	if err != nil {
+		return nil, err
+	}
+	out := planDetail{Plan: c.version(v, inForce(versions, c.now)), Description: p.Description, Rules: []rule{}, Others: others(p)}
+	if c.id.Project == "" {
+		out.Body = &v.Body
+	}
+	for r := range p.Rules() {
+		x := rule{ID: r.ID, Service: r.Service, Field: r.Field, Kind: string(r.Kind), Match: r.Value, Type: string(r.Type), Cost: r.Cost, Group: r.Group, Project: r.Scope, Start: moment(r.Start), End: moment(r.End), Description: r.Description}
+		if r.Kind == plan.ThresholdKind {
+			x.Match = r.Level.String()
+		}
+		if x.Type == "" {
+			x.Type = string(plan.Flat)
+		}
+		out.Rules = append(out.Rules, x)
+	}
+	return out, nil
+}
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// others says what a plan holds beside mappings and thresholds, a sentence
+// each.
+func others(p *plan.Plan) []string {
+	rest := &plan.Plan{Skip: p.Skip, Modules: p.Modules, Expressions: p.Expressions, Discounts: p.Discounts, Charges: p.Charges}
+	for _, x := range p.Services {
+		if len(x.Tiers) > 0 || x.Skip != "" {
+			rest.Services = append(rest.Services, plan.Service{Name: x.Name, Skip: x.Skip, Tiers: x.Tiers})
+		}
+	}
+	out := []string{}
+	for _, x := range changes(&plan.Plan{}, rest) {
+		out = append(out, x.Text)
+	}
+	return out
+}
+
+type change struct {
+	Change string `json:"change"`
+	Text   string `json:"text"`
+}
+
+func changes(a, b *plan.Plan) []change {
+	out := []change{}
+	for text := range strings.Lines(plan.Diff(a, b)) {
+		text = strings.TrimRight(text, "\n")
+		for mark, name := range map[string]string{"+ ": "added", "- ": "removed", "~ ": "changed"} {
+			if rest, ok := strings.CutPrefix(text, mark); ok {
+				out = append(out, change{name, rest})
+			}
+		}
+	}
+	return out
+}
+
+type planDiff struct {
+	From    planVersion `json:"from"`
+	To      planVersion `json:"to"`
+	Changes []change    `json:"changes"`
+}
+
+func (s *Server) planDiff(ctx context.Context, c *call) (any, error) {
+	versions, err := c.store.Versions(ctx, store.PlanVersions)
+	if err != nil {
+		return nil, err
+	}
+	var of [2]*plan.Plan
+	var v [2]planVersion
+	for i, name := range []string{"version", "to"} {
+		found, err := c.find(versions, c.PathValue(name))
+		if err != nil {
+			return nil, err
+		}
+		if of[i], err = c.parse(found); err != nil {
+			return nil, err
+		}
+		v[i] = c.version(found, inForce(versions, c.now))
+	}
+	return planDiff{v[0], v[1], changes(of[0], of[1])}, nil
+}
+
+// metricText is a metric for the quote form.
+type metricText struct {
+	Name        string   `json:"name"`
+	Unit        string   `json:"unit"`
+	Description string   `json:"description"`
+	Groupby     []string `json:"groupby"`
+	Metadata    []string `json:"metadata"`
+}
+
+func (s *Server) metrics(ctx context.Context, c *call) (any, error) {
+	set, err := MetricsInForce(ctx, c.store, c.now)
+	if err != nil {
+		return nil, err
+	}
+	out := []metricText{}
+	for _, m := range set.Metrics {
+		out = append(out, metricText{m.Name, m.Unit, m.Description, attributeNames(m.Groupby), attributeNames(m.Metadata)})
+	}
+	return map[string]any{"metrics": out}, nil
+}
+
+func attributeNames(list []metric.Attribute) []string {
+	out := []string{}
+	for _, a := range list {
+		out = append(out, a.Name)
+	}
+	return out
+}
+
+// MetricsInForce is the metric set in force at a moment, the built-in one if
+// none was ever applied.
+func MetricsInForce(ctx context.Context, s *store.Store, at time.Time) (*metric.Set, error) {
+	versions, err := s.Versions(ctx, store.MetricVersions)
+	if err != nil {
+		return nil, err
+	}
+	if len(versions) == 0 {
+		return metric.Parse("the built-in metrics", metric.Default())
+	}
+	v := inForce(versions, at)
+	if v == nil {
+		return nil, notFound("no metric set is in force now")
+	}
+	return metric.Parse(fmt.Sprintf("metric set %d", v.Version), []byte(v.Body))
+}
+
+// PlanInForce is the plan in force at a moment; nil if there is none.
+func PlanInForce(ctx context.Context, s *store.Store, at time.Time) (*plan.Plan, *store.Version, error) {
+	versions, err := s.Versions(ctx, store.PlanVersions)
+	if err != nil {
+		return nil, nil, err
+	}
+	v := inForce(versions, at)
+	if v == nil {
+		return nil, nil, nil
+	}
+	p, err := plan.Parse(fmt.Sprintf("rate plan version %d", v.Version), []byte(v.Body))
+	return p, v, err
+}
+
+type quoteRequest struct {
+	Project string      `json:"project"`
+	At      *time.Time  `json:"at"`
+	Items   []quoteItem `json:"items"`
+}
+
+type quoteItem struct {
+	Metric     string            `json:"metric"`
+	Qty        string            `json:"qty"`
+	Unit       string            `json:"unit,omitempty"`
+	Attributes map[string]string `json:"attributes,omitempty"`
+}
+
+type quoteAnswer struct {
+	Project  string          `json:"project"`
+	At       time.Time       `json:"at"`
+	Version  uint32          `json:"plan_version"`
+	Currency string          `json:"currency"`
+	Items    []quotedItem    `json:"items"`
+	Total    decimal.Decimal `json:"total"`
+}
+
+type quotedItem struct {
+	quoteItem
+	Price  decimal.Decimal `json:"price"`
+	Bucket string          `json:"bucket"`
+	Reason string          `json:"reason"`
+	Rule   string          `json:"rule"`
+}
+
+// Bounds of a quote.
+const (
+	maxQuote = 100
+	maxBody  = 256 << 10
+)
+
+func (s *Server) quote(ctx context.Context, c *call) (any, error) {
+	var q quoteRequest
+	if err := c.body(&q); err != nil {
+		return nil, err
+	}
+	if len(q.Items) == 0 || len(q.Items) > maxQuote {
+		return nil, badRequest(fmt.Sprintf("%d items", len(q.Items)), fmt.Sprintf("send 1 to %d", maxQuote))
+	}
+	if c.id.Project != "" {
+		if q.Project != "" && q.Project != c.id.Project {
+			return nil, notFound("there is no such project")
+		}
+		q.Project = c.id.Project
+	}
+	at := c.now.Truncate(time.Second)
+	if q.At != nil {
+		at = q.At.UTC()
+	}
+	p, v, err := PlanInForce(ctx, c.store, at)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		return nil, notFound("no rate plan is in force at " + at.Format(time.RFC3339))
+	}
+	set, err := MetricsInForce(ctx, c.store, at)
+	if err != nil {
+		return nil, err
+	}
+	units := map[string]string{}
+	for i := range q.Items {
+		x := &q.Items[i]
+		if m, ok := set.Get(x.Metric); ok && x.Unit == "" {
+			x.Unit = m.Unit
+		}
+		if x.Unit != "" {
+			units[x.Metric] = x.Unit
+		}
+	}
+	evaluator, err := hashmap.Compile(p, hashmap.Options{Units: units})
+	if err != nil {
+		return nil, err
+	}
+	out := quoteAnswer{Project: q.Project, At: at, Version: v.Version, Currency: p.Currency, Items: []quotedItem{}}
+	for i, x := range q.Items {
+		qty, err := quantity(x.Qty)
+		if err != nil {
+			return nil, badRequest(fmt.Sprintf("item %d: quantity %q is no decimal", i+1, shorten(x.Qty)), "write it as 12.5, with at most 20 digits before and 18 behind the point")
+		}
+		attributes := x.Attributes
+		if m, ok := set.Get(x.Metric); ok {
+			attributes = m.WithImplied(attributes, q.Project, at)
+		}
+		r := evaluator.Price(&hashmap.Point{Metric: x.Metric, Scope: q.Project, Unit: x.Unit, Qty: qty, Attributes: attributes, Begin: at})
+		out.Items = append(out.Items, quotedItem{x, r.Price, string(r.Bucket), r.Reason, r.Rule})
+		out.Total = out.Total.Add(r.Price)
+	}
+	return out, nil
+}
+
+// quantity reads a decimal that rated lines could hold. 1e999999999 is one too,
+// but nobody uses that much.
+func quantity(text string) (decimal.Decimal, error) {
+	if len(text) > 64 {
+		return decimal.Zero, errors.New("too long")
+	}
+	return plan.ParseNumber(text, plan.LevelIntegerDigits, plan.LevelScale)
+}
+
+// body reads a JSON body with nothing unknown in it.
+func (c *call) body(into any) error {
+	if kind, _, err := mime.ParseMediaType(c.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return badRequest("the body is not application/json", "send Content-Type: application/json")
+	}
+	decoder := json.NewDecoder(io.LimitReader(c.Body, maxBody+1))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if decoder.InputOffset() > maxBody || c.ContentLength > maxBody {
+		return &apiError{status: http.StatusRequestEntityTooLarge, code: "too_large", message: fmt.Sprintf("the body is longer than %d bytes", maxBody)}
+	}
+	if err != nil {
+		return badRequest("the body cannot be read", "it must be the JSON object that openapi.yaml describes")
+	}
+	if decoder.Decode(new(any)) != io.EOF { //nolint:errorlint // Decode gives io.EOF itself
+		return badRequest("more follows after the object", "send one object")
+	}
+	return nil
+}
