@@ -341,6 +341,9 @@ func printRateResult(p *program, r *rate.Result) {
 			rowf(w, "%s\t%d usage rows\n", b.name, b.count)
 		}
 	}
+	if r.Carried > 0 {
+		rowf(w, "rated again\t%s, because what was used before in the month changed\n", count(r.Carried, "period"))
+	}
 	for _, f := range r.Failed {
 		rowf(w, "left out\t%s from %s: %s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Error)
 	}
