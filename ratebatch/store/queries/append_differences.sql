@@ -5,7 +5,8 @@
 -- reads:   rated_lines and period_commits by (scope, begin)
 -- why:     of the month itself nothing is billed before (billed_as_of 1970); of a closed month that it corrects, current minus
 --          billed is the correction. A line whose rule, unit or bucket changed gives two rows, so that sums by any column are
---          those of a complete delivery. closed and then_closed restrict the current sides, the other two the billed ones.
+--          those of a complete delivery (but its corrections, which name the rule that holds now for the whole difference).
+--          closed and then_closed restrict the current sides, the other two the billed ones.
 WITH now_current AS (
     SELECT argMax(if(kind = 'rated', key, toUInt128(0)), rank) AS of_key
     FROM period_commits
