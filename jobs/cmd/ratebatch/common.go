@@ -37,7 +37,7 @@ func (p *program) withStore(ctx context.Context, use func(context.Context, *stor
 			err = closeErr
 		}
 	}()
-	return use(ctx, store.New(e.Conn(), e.Database()))
+	return use(ctx, p.openStore(e.Conn(), e.Database()))
 }
 
 // print writes value as JSON, or calls table, as --output says.

@@ -36,6 +36,7 @@ type program struct {
 	verbose   bool
 	config    string    // --config
 	telemetry telemetry // --metrics-dir, --metrics-push
+	tracer    *tracer   // nil: no traces
 }
 
 // run executes one command line and returns its exit code. Tests call it
@@ -47,6 +48,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // run is the program with a clock of its own.
 func (p *program) run(ctx context.Context, args []string) int {
 	begin := p.now()
+	p.tracer = newTracer(p.now)
 	root := newRootCmd(p)
 	strict(root)
 	root.SetArgs(args)
@@ -57,6 +59,9 @@ func (p *program) run(ctx context.Context, args []string) int {
 		code = ratebatch.ExitInterrupted
 	} else if err != nil {
 		p.printError(err)
+	}
+	if err := p.tracer.end(ctx, cmd.CommandPath(), begin, code); err != nil && p.log != nil {
+		p.log.WarnContext(ctx, "traces", "error", err)
 	}
 	p.report(ctx, cmd, begin, code)
 	return code
