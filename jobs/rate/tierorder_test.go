@@ -2,13 +2,16 @@ package rate_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
 	"pgregory.net/rapid"
 
 	"github.com/ratebatch/ratebatch/jobs"
@@ -143,5 +146,56 @@ func TestPropertyOrderDoesNotMatter(t *testing.T) {
 	})
 	if t.Logf("%d periods were rated again for their carry-in", carried); carried == 0 {
 		t.Error("no carry-in ever changed")
+	}
+}
+
+// A run that is cut between its commits and the look at what they changed is
+// made up for by the next, though nothing is due then.
+func TestACutBeforeTheLookIsMadeUpFor(t *testing.T) {
+	s := withTraffic(t)
+	const text = "currency: EUR\nservices: [{name: traffic, tiers: [{id: g, steps: [{up_to: 10, cost: 2}, {cost: 1}]}]}]\n"
+	applyPlan(t, s, text, time.Unix(0, 0))
+	start := at("2026-11-01T00:00:00Z")
+	var flows []flow
+	for hour := range 4 {
+		flows = append(flows, flow{start.Add(time.Duration(hour) * time.Hour), "one", "s0", "a", "", decimal.New(4, 0)})
+	}
+	sendTraffic(t, s, flows)
+	o := options("2026-11-01T06:00:01Z")
+	if _, err := run(t.Context(), s, o); err != nil {
+		t.Fatal(err)
+	}
+	late := flow{start, "one", "s0", "b", "", decimal.New(5, 0)}
+	flows = append(flows, late)
+	sendTraffic(t, s, []flow{late})
+	job := &rate.Job{Store: s, Log: slog.New(slog.DiscardHandler), Options: o}
+	cut := errors.New("cut")
+	job.Passed = func(context.Context, time.Time) error { return cut }
+	r, err := jobs.Start(t.Context(), s, "reprocess", nil, "test", o.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var since time.Time
+	if err := s.Row(t.Context(), "server_time", nil, &since); err != nil {
+		t.Fatal(err)
+	}
+	p, _, err := job.PlanAgain(t.Context(), rate.Again{Scopes: []string{"s0"}, From: start, To: start.Add(time.Hour), Since: since, Reason: "late"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := job.Run(t.Context(), p, r); !errors.Is(err, cut) {
+		t.Fatalf("the run was not cut: %v", err)
+	}
+	result, err := run(t.Context(), s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 9, 4, 4 and 4 units with an edge at 10: the second hour is cut at another
+	// place, the third lies in the upper tier now, the fourth did before.
+	if result.Carried != 2 {
+		t.Errorf("%d periods were rated again, want 2", result.Carried)
+	}
+	if got, want := ratedLines(t, s), expectedLines(t, text, flows); !slices.Equal(got, want) {
+		t.Errorf("lines\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
