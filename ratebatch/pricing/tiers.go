@@ -283,7 +283,7 @@ func wide(coefficients []coefficient) string {
 	as, _, rules, buckets := columns(f, coefficients)
 	limits := make([]string, len(coefficients))
 	for i, c := range coefficients {
-		limits[i] = fmt.Sprintf("'%s'", int128Max) // beyond every quantity
+		limits[i] = fmt.Sprintf("'%s'", new(big.Int).Sub(int128Max, big.NewInt(1))) // beyond every quantity
 		if a, _ := f.ints(c.a, c.b); a.Sign() != 0 {
 			// The least |q| with round(a·q / d) = 10^38; half a unit below is a tie and goes up.
 			n := new(big.Int).Mul(priceMax, two)
