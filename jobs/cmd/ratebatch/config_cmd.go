@@ -74,7 +74,7 @@ var otherVariables = []struct{ name, what string }{
 	{"RATEBATCH_AGENT_PASSWORD", "`topics apply`: password that the agents' user gets."},
 	{"RATEBATCH_INGEST_PASSWORD", "`topics apply`: password that ingest's user gets."},
 	{"RATEBATCH_ENGINE_LIB", "Path of libchdb.so, where it was not installed by `ratebatch engine install`."},
-	{"OS_CLOUD, OS_AUTH_URL, OS_PASSWORD, …", "Keystone, as for the OpenStack client: `scopes load`."},
+	{"OS_CLOUD, OS_AUTH_URL, OS_PASSWORD, …", "Keystone, as for the OpenStack client: `scopes fetch`."},
 	{"AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SHARED_CREDENTIALS_FILE, …", "S3, as for every AWS SDK: `export`."},
 }
 

@@ -38,7 +38,7 @@ func TestNoCommandShowsASecret(t *testing.T) {
 	args := map[string][]string{
 		"export": {"--month", "2026-11"}, "export verify": {"s3://finance/x?endpoint=http://127.0.0.1:1"}, "close": {"--month", "2026-11"}, "reopen": {"--month", "2026-11", "--reason", "x"},
 		"reconcile": {"--month", "2026-11"}, "plan apply": {"plan.yaml"}, "plan check": {"plan.yaml"}, "metrics apply": {"plan.yaml"}, "reset": {"--all", "--from", "2026-11-01", "--reason", "x"},
-		"backfill": {"--all", "--from", "2026-11-01", "--to", "2026-11-02", "--reason", "x"}, "watermark": {"--region", "one", "--until", "2026-11-01"}, "scopes load": {"keystone"},
+		"backfill": {"--all", "--from", "2026-11-01", "--to", "2026-11-02", "--reason", "x"}, "watermark": {"--region", "one", "--until", "2026-11-01"}, "scopes fetch": {"keystone", "--fetch-timeout", "1s"},
 		"ingest": {"--retry-for", "1s"}, "compare-cloudkitty": {"--month", "2026-11", "plan.yaml"}, "engine sql": {"-q", "SELECT 1"}, "rate": {"--scopes-from", "keystone", "--fetch-timeout", "1s"},
 		"quote": {"--metric", "instance"}, "migrate": {"--kafka", ""}, "simulate": {"--kafka", ""},
 	}
