@@ -12,10 +12,11 @@ SELECT {run_id:UUID}, {metric:String}, scope, begin, account, tariff, carry, use
 FROM (
     SELECT scope, begin, account, tariff, carry, uses, first_region, is_volume,
            toUInt16(1 + if(is_volume, arrayCount(e -> e < raw_carry, edges), arrayCount(e -> e <= raw_carry, edges))) AS first_touched,
-           toUInt16(if(raw_uses = 0, if(is_volume, 1 + arrayCount(e -> e < raw_carry, edges), first_touched), 1 + arrayCount(e -> e < raw_carry + raw_uses, edges))) AS last_touched
+           toUInt16(if(raw_uses = 0, if(is_volume, 1 + arrayCount(e -> e < raw_carry, edges), first_touched), 1 + arrayCount(e -> e < raw_reached, edges))) AS last_touched
     FROM (
         SELECT scope, begin, account, tariff, first_region, toDecimal128(total_before, 18) AS carry, toDecimal128(adds, 18) AS uses,
-               reinterpretAsInt128(carry) AS raw_carry, reinterpretAsInt128(uses) AS raw_uses, /* VOLUME */ AS is_volume, /* EDGES */ AS edges
+               reinterpretAsInt128(carry) AS raw_carry, reinterpretAsInt128(uses) AS raw_uses,
+               reinterpretAsInt128(toDecimal128(total_before + adds, 18)) AS raw_reached, /* VOLUME */ AS is_volume, /* EDGES */ AS edges
         FROM (
             SELECT scope, begin, account, tariff, adds, first_region, mine,
                    sum(adds) OVER (PARTITION BY scope, account, toStartOfMonth(begin, {zone:String}) ORDER BY begin
