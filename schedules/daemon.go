@@ -284,10 +284,10 @@ func (d *Daemon) run(daemon, run context.Context, j *Job, s *jobState, r *Record
 	if j.Jitter > 0 && !d.sleep(daemon, run, d.Jitter(j.Jitter)) {
 		return
 	}
-	d.update(r, func() { r.Start = d.Now() })
+	d.update(func() { r.Start = d.Now() })
 	d.note(run, r)
 	for {
-		d.update(r, func() { r.Tries++ })
+		d.update(func() { r.Tries++ })
 		tried, cancel := context.WithTimeout(run, j.Timeout)
 		d.Log.InfoContext(run, "start", "job", j.Name, "slot", r.Slot, "attempt", r.Tries)
 		exit, err := d.Runner.Run(tried, j)
@@ -295,12 +295,12 @@ func (d *Daemon) run(daemon, run context.Context, j *Job, s *jobState, r *Record
 			err = context.Cause(tried)
 		}
 		cancel()
-		d.update(r, func() { r.Exit, r.Err = exit, err })
+		d.update(func() { r.Exit, r.Err = exit, err })
 		if exit != exitTryAgain || r.Tries > j.Retry.Times || !d.sleep(daemon, run, j.Retry.After) {
 			break
 		}
 	}
-	d.update(r, func() { r.End = d.Now() })
+	d.update(func() { r.End = d.Now() })
 	level := slog.LevelInfo
 	d.mu.Lock()
 	if r.Good() {
@@ -321,7 +321,8 @@ func (r *Record) Good() bool {
 	return r.Err == nil && (r.Exit == 0 || r.Exit == 3 || r.Exit == 11)
 }
 
-func (d *Daemon) update(_ *Record, change func()) {
+// update changes a record, which Health reads at the same time.
+func (d *Daemon) update(change func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	change()

@@ -71,7 +71,7 @@ func (r *release) run() error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }() // it is the system's temporary folder
 	// Pages and completions come from the program itself, so they fit it.
 	host := filepath.Join(work, "host")
 	if err := r.build(host, "./jobs/cmd/ratebatch", "", runtime.GOARCH); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/engine"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 	"github.com/ratebatch/ratebatch/schedules"
 )
@@ -154,7 +156,7 @@ func TestScheduleCommands(t *testing.T) {
 		t.Errorf("default: %s", out)
 	}
 	var slots []schedules.Slot
-	if err := json.Unmarshal([]byte(must(t, "schedule", "next", "-n", "3", "--from", "2026-12-04T05:50:00Z", "-o", "json")), &slots); err != nil || len(slots) != 3 || slots[0].Job != "close" {
+	if err := json.Unmarshal([]byte(must(t, "schedule", "next", "-n", "3", "--from", "2026-12-04T05:50:00Z", "-o", "json")), &slots); err != nil || len(slots) != 3 || slots[2].Job != "close" {
 		t.Errorf("next: %+v %v", slots, err)
 	}
 	out := filepath.Join(dir, "units")
@@ -207,4 +209,19 @@ func TestMonthsByTheirDistance(t *testing.T) {
 	if err := checkMonth("yesterday"); err == nil {
 		t.Error("yesterday is taken for a month")
 	}
+}
+
+// The server is away when the daemon starts: that is an error to try again after,
+// and a run log that was never reached is one as well.
+func TestScheduleStateWithoutAServer(t *testing.T) {
+	p := &program{now: time.Now, log: slog.New(slog.DiscardHandler), engine: engine.Options{URL: "http://127.0.0.1:1", Database: "ratebatch"}}
+	x := &scheduleState{p: p}
+	turn, err := x.Turn(t.Context())
+	if turn || ratebatch.ExitCode(err) != ratebatch.ExitTryAgain {
+		t.Errorf("turn %v, %v", turn, err)
+	}
+	if err := x.Note(t.Context(), &schedules.Record{Job: "rate"}); err == nil {
+		t.Error("a run was noted nowhere")
+	}
+	x.close(t.Context())
 }
