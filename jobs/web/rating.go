@@ -119,7 +119,7 @@ func (s *Server) session(ctx context.Context, c *call) (any, error) {
 // status says what the command says; a project's token gets the parts that are
 // its own.
 func (s *Server) status(ctx context.Context, c *call) (any, error) {
-	value, err := s.Status(ctx, c.store)
+	value, err := s.statuses.read(ctx, s, c.store)
 	if err != nil || c.id.Project == "" {
 		return value, err
 	}
@@ -148,6 +148,34 @@ func (s *Server) status(ctx context.Context, c *call) (any, error) {
 	late := ofScope(all.Late, c.id.Project)
 	return map[string]any{"scopes": ofScope(all.Scopes, c.id.Project), "failures": ofScope(all.Failures, c.id.Project), "late": late, "late_findings": len(late),
 		"schedules": open, "jobs": []any{}, "waiting": []any{}, "due_periods": 0}, nil
+}
+
+// statusCache keeps the status for a while: what is due is found by looking at
+// every scope's periods, and ten people who look at one page ask one question.
+type statusCache struct {
+	mu    sync.Mutex
+	of    *store.Store
+	at    time.Time
+	value any
+}
+
+// statusFor is how old a status may be.
+const statusFor = 20 * time.Second
+
+func (c *statusCache) read(ctx context.Context, s *Server, st *store.Store) (any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == st && s.Now().Sub(c.at) < statusFor {
+		return c.value, nil
+	}
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	value, err := s.Status(reading, st)
+	if err != nil {
+		return nil, err
+	}
+	c.of, c.at, c.value = st, s.Now(), value
+	return value, nil
 }
 
 // ofScope are the objects whose scope is the one named.

@@ -52,11 +52,12 @@ type Options struct {
 // Server answers the API.
 type Server struct {
 	Options
-	costs   *costCache
-	limiter *limiter
-	slots   chan struct{}
-	mux     *http.ServeMux
-	months  monthCache
+	costs    *costCache
+	limiter  *limiter
+	slots    chan struct{}
+	mux      *http.ServeMux
+	months   monthCache
+	statuses statusCache
 
 	mu      sync.Mutex
 	checked *store.Store // whose schema was found good
@@ -288,7 +289,10 @@ func (s *Server) warm(ctx context.Context) error {
 			return err
 		}
 	}
-	_, _, _, err = s.topPrices(ctx, st, b.calendar, now, true)
+	if _, _, _, err = s.topPrices(ctx, st, b.calendar, now, true); err != nil {
+		return err
+	}
+	_, err = s.statuses.read(ctx, s, st)
 	return err
 }
 

@@ -220,7 +220,7 @@ func (p *program) serve(ctx context.Context, o serveOptions) error {
 	p.log.InfoContext(ctx, "serving", "address", scheme+"://"+l.Addr().String(), "dashboard", built, "authentication", auth.Required())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return web.Serve(ctx, l, server.Handler(), p.log) })
-	group.Go(func() error { server.Warm(ctx, 30*time.Second); return nil })
+	group.Go(func() error { server.Warm(ctx, 15*time.Second); return nil })
 	return group.Wait()
 }
 
