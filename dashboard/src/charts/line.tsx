@@ -20,6 +20,9 @@ export interface Drawn {
 
 export const palette = 8;
 
+/* Sizes are read in powers of two, so the axis steps by them: 512 KiB, 1 MiB, 2 MiB. */
+const binarySteps = Array.from({ length: 52 }, (_, i) => 2 ** i);
+
 function colour(i: number): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--series-${(i % palette) + 1}`).trim();
 }
@@ -95,7 +98,7 @@ export function LineChart({ label, times, series, begin, end, group, percent }: 
         },
         axes: [
           { stroke: text, grid, ticks: grid, font, values: [[86400, "{DD} {MMM}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", "\n{DD} {MMM}", null, "\n{DD} {MMM}", null, null, null, 1], [60, "{HH}:{mm}", "\n{DD} {MMM}", null, "\n{DD} {MMM}", null, null, null, 1]] },
-          { stroke: text, grid, ticks: { show: false }, font, size: 76, space: 34, values: (_u, marks) => marks.map((v) => reading(Math.abs(v), unit)) },
+          { stroke: text, grid, ticks: { show: false }, font, size: 76, space: 34, ...(unit.startsWith("bytes") ? { incrs: binarySteps } : {}), values: (_u, marks) => marks.map((v) => reading(Math.abs(v), unit)) },
         ],
         series: [{}, ...series.map((s, i) => ({ label: s.name, stroke: colour(i), width: 1.5, spanGaps: false, points: { show: false }, fill: series.length <= 2 ? colour(i) + "1f" : undefined }))],
         hooks: { setCursor: [(u) => setAt(u.cursor.idx ?? null)] },

@@ -19,7 +19,7 @@ interface Wanted {
 
 /** The panels of an instance; those of a host are the last three. */
 export const instancePanels: readonly Wanted[] = [
-  { key: "cpu", title: "CPU", panel: "cpu", metrics: { cpu_avg: "Average", cpu_max: "Highest" }, note: "of all its vCPUs" },
+  { key: "cpu", title: "CPU", panel: "cpu", metrics: { cpu_max: "Highest", cpu_avg: "Average" }, note: "of all its vCPUs" },
   { key: "memory", title: "Memory", panel: "memory", metrics: { memory_actual: "Given", memory_rss: "Resident on the host", memory_usable: "Usable inside" } },
   { key: "network", title: "Network", panel: "network", metrics: { rx_bytes: "Received", tx_bytes: "Sent" }, mirrored: "tx_bytes", note: "sent is drawn downwards" },
   { key: "disk", title: "Disk throughput", panel: "disk", metrics: { read_bytes: "Read", write_bytes: "Written" }, mirrored: "write_bytes", note: "written is drawn downwards" },
@@ -32,6 +32,9 @@ export function drawn(want: Wanted, answer: SeriesAnswer): { times: string[]; se
   const p = answer.panels.find((x) => x.panel === want.panel);
   const all = p?.series.filter((s) => s.metric in want.metrics && s.values.some((v) => v !== null)) ?? [];
   if (!p || all.length === 0) return null;
+  // What is listed last is drawn last, on top.
+  const order = Object.keys(want.metrics);
+  all.sort((a, b) => order.indexOf(a.metric) - order.indexOf(b.metric) || (a.resource < b.resource ? -1 : 1));
   const resources = new Set(all.map((s) => s.resource));
   // Ports are UUIDs: as many characters as tell them apart are enough on a legend.
   let short = 8;

@@ -2,7 +2,7 @@ import { useState } from "react";
 import { ApiError, download, url, type Query } from "../api/client";
 import type { CostAnswer, CostRow, ProjectList } from "../api/types";
 import { useApi } from "../api/use";
-import { fractionDigits, greatest } from "../format/decimal";
+import { fractionDigits, greatest, sign } from "../format/decimal";
 import { monthName, shiftMonth, span, zoneName } from "../format/time";
 import { count, plural } from "../format/units";
 import { to, useParam, useRoute } from "../router";
@@ -24,6 +24,13 @@ const limit = 50;
 /** The month that a server's moment lies in, as months are of UTC here; the answer says which month it gave. */
 function monthOf(moment: string): string {
   return moment.slice(0, 7);
+}
+
+/** All days of a month: one without lines is an empty place, not a missing one. */
+export function everyDay(month: string): string[] {
+  if (!/^\d{4}-\d{2}$/.test(month)) return [];
+  const [y, m] = month.split("-").map(Number) as [number, number];
+  return Array.from({ length: new Date(Date.UTC(y, m, 0)).getUTCDate() }, (_, i) => `${month}-${String(i + 1).padStart(2, "0")}`);
 }
 
 export function CostsPage() {
@@ -106,8 +113,8 @@ export function CostsPage() {
                 <Tile
                   key={t.currency}
                   name={compare === "to_date" ? "Same part of the month before" : "Month before"}
-                  value={t.previous === null ? "\u2013" : <Dec value={t.previous} unit={t.currency} />}
-                  note={t.previous === null ? "nothing was rated" : <Difference value={t.difference} percent={t.change_percent} />}
+                  value={t.previous === null || sign(t.previous) === 0 ? "\u2013" : <Dec value={t.previous} unit={t.currency} />}
+                  note={t.previous === null || sign(t.previous) === 0 ? "nothing was priced" : <Difference value={t.difference} percent={t.change_percent} />}
                 />
               ))}
               {c.totals.map((t) => (
@@ -132,7 +139,7 @@ export function CostsPage() {
         <Panel
           key={t.currency}
           title={days.data!.totals.length > 1 ? `Days, ${t.currency}` : "Days"}
-          note={`in ${session?.billing_timezone || "UTC"}; grey is the same day of the month before`}
+          note={`in ${session?.billing_timezone || "UTC"}${t.previous !== null && sign(t.previous) !== 0 ? "; grey is the same day of the month before" : ""}`}
           actions={
             <Pick
               label="Compare with"
@@ -148,9 +155,10 @@ export function CostsPage() {
           <Columns
             label={`Costs per day in ${t.currency}`}
             unit={t.currency}
-            items={days.data!.rows
-              .filter((r) => r.currency === t.currency && r.day)
-              .map((r) => ({ key: r.day!, name: r.day!, value: r.price, previous: r.previous, address: to(["costs", "lines"], { day: r.day!, project, metric }) }))}
+            items={everyDay(shown).map((day) => {
+              const r = days.data!.rows.find((x) => x.currency === t.currency && x.day === day);
+              return { key: day, name: day, value: r?.price ?? "0", previous: r?.previous, address: r ? to(["costs", "lines"], { day, project, metric }) : undefined };
+            })}
           />
         </Panel>
       ))}
@@ -200,7 +208,8 @@ export function CostsPage() {
 function CostTable({ answer, group, address }: { answer: CostAnswer; group: Group; address: (r: CostRow) => string }) {
   const digits = Math.max(2, ...answer.rows.map((r) => fractionDigits(r.price)));
   const most = greatest(answer.rows.map((r) => r.price));
-  const compared = answer.previous !== null;
+  // A month before without a single price would fill the column with the prices themselves.
+  const compared = answer.totals.some((t) => t.previous !== null && sign(t.previous) !== 0);
   return (
     <div className="scroll" tabIndex={0} role="group" aria-label={`Costs by ${group}`}>
       <table>

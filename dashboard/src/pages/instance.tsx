@@ -112,11 +112,9 @@ function Costs({ id, window: w, project }: { id: string; window: Window; project
             <>
               <div className="body">
                 {c.totals.map((t) => (
-                  <dl className="tile" key={t.currency}>
-                    <dd className="value">
-                      <Dec value={t.amount} unit={t.currency} />
-                    </dd>
-                  </dl>
+                  <p className="value" key={t.currency}>
+                    <Dec value={t.amount} unit={t.currency} />
+                  </p>
                 ))}
                 {c.totals.map((t) => (
                   <Columns key={t.currency} label={`Costs over time in ${t.currency}`} low unit={t.currency} items={c.times.filter((x) => x.currency === t.currency).map((x) => ({ key: x.begin, name: x.begin, moment: true, value: x.price }))} />
@@ -128,7 +126,7 @@ function Costs({ id, window: w, project }: { id: string; window: Window; project
                     <tr>
                       <th scope="col">Metric</th>
                       <th scope="col" className="num">
-                        Price
+                        Price, quantity
                       </th>
                     </tr>
                   </thead>
@@ -137,12 +135,12 @@ function Costs({ id, window: w, project }: { id: string; window: Window; project
                       <tr key={`${m.metric} ${m.unit} ${m.currency}`}>
                         <th scope="row">
                           <Link to={to(["costs", "lines"], { begin: c.begin, end: c.end, instance: id, project, metric: m.metric })}>{m.metric}</Link>
-                          <div className="quiet small">
-                            <Dec value={m.qty} unit={m.unit} least={0} />
-                          </div>
                         </th>
                         <td className="num">
                           <Dec value={m.price} unit={m.currency} digits={digits} />
+                          <div className="quiet small">
+                            <Dec value={m.qty} unit={m.unit} least={0} />
+                          </div>
                         </td>
                       </tr>
                     ))}

@@ -126,7 +126,7 @@ function RuleTable({ service, rules, currency }: { service: string; rules: reado
   return (
     <Panel title={service} plain>
       <div className="scroll" tabIndex={0} role="group" aria-label={`Rules of ${service}`}>
-        <table>
+        <table className="rules">
           <thead>
             <tr>
               <th scope="col">Applies to</th>

@@ -85,9 +85,9 @@ export function RunsTab() {
         d.runs.map((r) => (
           <tr key={r.run_id}>
             <th scope="row">
-              <button type="button" className="button bare" title="Only this job" onClick={() => setJob(r.job, { offset: null })}>
+              <Link to={to(["rating", "runs"], { job: r.job, state })} label={`${r.job}, only this job`}>
                 {r.job}
-              </button>
+              </Link>
             </th>
             <td>
               <JobMark state={r.state} />
@@ -101,6 +101,7 @@ export function RunsTab() {
             <td className="num">{r.duration_seconds === null ? "\u2013" : duration(r.duration_seconds)}</td>
             <td className="wide small">
               {Object.entries(r.counts)
+                .filter(([, v]) => v !== "" && v !== "0")
                 .map(([k, v]) => `${k.replaceAll("_", " ")} ${v}`)
                 .join(", ")}
             </td>

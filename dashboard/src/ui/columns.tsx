@@ -1,4 +1,4 @@
-import { format, greatest, share } from "../format/decimal";
+import { format, greatest, share, sign } from "../format/decimal";
 import { moment } from "../format/time";
 import { useShared } from "../settings";
 import { Link } from "./parts";
@@ -21,9 +21,9 @@ export function Columns({ label, items, unit, low }: { label: string; items: rea
   const { zone } = useShared();
   if (items.length === 0) return null;
   const top = greatest(items.flatMap((x) => (x.previous ? [x.value, x.previous] : [x.value])));
+  const compared = items.some((x) => x.previous && sign(x.previous) !== 0);
   const name = (x: Column) => (x.moment ? moment(x.name, zone) : x.name);
-  const text = (x: Column) => `${name(x)}: ${format(x.value).text} ${unit}${x.previous ? `, before ${format(x.previous).text} ${unit}` : ""}`;
-  const compared = items.some((x) => x.previous);
+  const text = (x: Column) => `${name(x)}: ${format(x.value).text} ${unit}${compared && x.previous ? `, before ${format(x.previous).text} ${unit}` : ""}`;
   const tall = (v: string) => ({ height: `${share(v, top) / 10}%` });
   return (
     <div>

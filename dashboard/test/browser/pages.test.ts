@@ -46,7 +46,7 @@ describe.skipIf(why !== "")("the dashboard on a simulated cloud", () => {
       const answer = await api<SeriesAnswer>(`/instances/${instance}/series?range=${range}`);
       expect(charts.map((c) => c.label.split(":")[0])).toEqual(["CPU", "Memory", "Network", "Disk throughput", "Disk requests"]);
       for (const c of charts) {
-        expect(c.inked, `${range} ${c.label}`).toBeGreaterThan(2000);
+        expect(c.inked, `${range} ${c.label}`).toBeGreaterThan(1000);
         expect(c.colours, `${range} ${c.label}`).toBeGreaterThan(0);
         expect(c.points, `${range} ${c.label}`).toBeGreaterThan(2);
       }
@@ -193,7 +193,7 @@ describe.skipIf(why !== "")("the dashboard on a simulated cloud", () => {
     await accessible(page, "plan");
     await page.getByRole("link", { name: "What changed" }).click();
     await settled(page);
-    expect(await page.locator(".change").allInnerTexts()).toEqual([expect.stringContaining("0.0016")]);
+    expect(await page.locator(".change").allInnerTexts()).toContainEqual(expect.stringMatching(/changed\s+service memory, mapping: .*0\.0015.*0\.0016/));
     await shot(page, "plan-changes");
     await page.getByRole("link", { name: "Quote" }).click();
     await settled(page);
@@ -281,7 +281,7 @@ describe.skipIf(why !== "")("the dashboard on a simulated cloud", () => {
     await page.keyboard.press("ArrowRight");
     const panel = page.locator("section[aria-label=CPU]");
     await panel.getByRole("columnheader", { name: "Here" }).waitFor();
-    expect(await panel.locator("[aria-live]").textContent()).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d: Average [\d.]+ %, Highest [\d.]+ %$/);
+    expect(await panel.locator("[aria-live]").textContent()).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d: Highest [\d.]+ %, Average [\d.]+ %$/);
     await panel.getByRole("button", { name: "Highest" }).click();
     expect(await panel.getByRole("button", { name: "Highest" }).getAttribute("aria-pressed")).toBe("false");
   });
