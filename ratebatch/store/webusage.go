@@ -52,7 +52,7 @@ func (s *Store) InstanceHistory(ctx context.Context, id uuid.UUID, project strin
 // since a moment.
 func (s *Store) InstanceHost(ctx context.Context, region string, id uuid.UUID, since time.Time) (string, error) {
 	var host string
-	err := s.Row(ctx, "web_instance_host", Params{"region": region, "instance": id, "from": since}, &host)
+	err := s.Row(ctx, "web_instance_host", Params{"region": region, "instance": id, "from": since.Truncate(time.Second)}, &host)
 	return host, err
 }
 
