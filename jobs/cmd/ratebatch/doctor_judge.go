@@ -254,8 +254,11 @@ func probe(ctx context.Context, b bucket.Bucket) (err error) {
 	}
 	got, err := io.ReadAll(r)
 	_ = r.Close()
-	if err != nil || !bytes.Equal(got, content) {
-		return fmt.Errorf("read from %s: %d bytes came back, not what was written (%v)", b.Location(), len(got), err)
+	if err != nil {
+		return fmt.Errorf("read from %s: %w", b.Location(), err)
+	}
+	if !bytes.Equal(got, content) {
+		return fmt.Errorf("read from %s: %d bytes came back, and not those that were written", b.Location(), len(got))
 	}
 	for o, err := range b.List(ctx, name) {
 		if err != nil {

@@ -152,7 +152,9 @@ func (p *program) scheduleRun(ctx context.Context, f *schedules.File, listen str
 		go func() { served <- server.Serve(l) }()
 		defer func() {
 			_ = server.Close()
-			<-served
+			if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+				p.log.WarnContext(ctx, "health and metrics", "error", err)
+			}
 		}()
 		p.log.InfoContext(ctx, "health and metrics", "listen", l.Addr().String())
 	}
