@@ -284,7 +284,7 @@ func TestNextListsTheEarliestFirst(t *testing.T) {
 		}
 		text = append(text, s.At.Format("02 15:04 ")+s.Job)
 	}
-	want := "04 00:07 rate, 04 01:07 rate, 04 02:07 rate, 04 02:30 export, 04 03:07 rate, 04 04:07 rate, 04 04:15 reconcile, 04 05:07 rate, 04 05:45 retention, 04 06:00 close, 04 06:07 rate, 04 07:07 rate"
+	want := "04 00:07 rate, 04 01:07 rate, 04 02:07 rate, 04 02:30 export, 04 02:50 reconcile, 04 03:07 rate, 04 04:07 rate, 04 05:07 rate, 04 05:45 retention, 04 06:00 close, 04 06:07 rate, 04 07:07 rate"
 	if got := strings.Join(text, ", "); got != want {
 		t.Errorf("next are %s, want %s", got, want)
 	}
