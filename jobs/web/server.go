@@ -168,6 +168,25 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
+// Limit bounds how often each client may ask another handler, and how many
+// requests it answers at a time; panics end one request.
+func (s *Server) Limit(next http.Handler) http.Handler {
+	return s.recovering(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wait := s.limiter.take("cloudkitty "+clientOf(r), s.Now()); wait > 0 {
+			w.Header().Set("Retry-After", seconds(wait))
+			http.Error(w, "too many requests", http.StatusTooManyRequests)
+			return
+		}
+		select {
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
+		case <-r.Context().Done():
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+}
+
 type identityKey struct{}
 
 // IdentityOf is who sends a request that passed the guard.

@@ -35,6 +35,7 @@ type serveOptions struct {
 	rate         float64
 	burst        int
 	queryTimeout time.Duration
+	kitty        kittyOptions
 }
 
 func newServeCmd(p *program) *cobra.Command {
@@ -43,7 +44,8 @@ func newServeCmd(p *program) *cobra.Command {
 		Use:   "serve",
 		Short: "Show usage, costs and the rating's state in a browser, and answer the JSON API",
 		Long: `Serve answers the web application and its JSON API (docs/api.md) until it is
-stopped. It writes nothing to ClickHouse. When ClickHouse is away it says so and
+stopped. It writes nothing to ClickHouse; only CloudKitty's API can reset, enable,
+disable and reprocess scopes. When ClickHouse is away it says so and
 goes on as soon as it is back.
 
 It listens on loopback by default, where no authentication is needed. Any other
@@ -54,6 +56,7 @@ project; it sees that project only.
 ` + exitCodesHelp,
 		Example: `  ratebatch serve
   ratebatch serve --listen 0.0.0.0:8443 --tokens tokens.txt --tls-certificate cert.pem --tls-key key.pem
+  ratebatch serve --cloudkitty-api --no-auth
   ratebatch serve --listen 10.0.0.7:8080 --trusted-proxy 10.0.0.2 --proxy-header X-Remote-User`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context(), o) },
@@ -69,6 +72,7 @@ project; it sees that project only.
 	f.Float64Var(&o.rate, "rate-limit", web.DefaultLimits.Rate, "requests a second that each client may send")
 	f.IntVar(&o.burst, "rate-burst", web.DefaultLimits.Burst, "requests that each client may send at once")
 	f.DurationVar(&o.queryTimeout, "query-timeout", web.DefaultLimits.Timeout, "give up on an answer after this time")
+	o.kitty.addFlags(f)
 	o.rating.addPeriodFlags(cmd)
 	cmd.AddCommand(p.serveTokenCmd())
 	return cmd
@@ -128,6 +132,7 @@ func (o serveOptions) auth(now func() time.Time) (web.Auth, error) {
 	if (o.certificate == "") != (o.key == "") {
 		errs = append(errs, &ratebatch.ConfigError{Err: errors.New("--tls-certificate and --tls-key belong together")})
 	}
+	errs = append(errs, o.kitty.check(o.tokens != ""))
 	if !auth.Required() && !isLoopback(o.listen) {
 		errs = append(errs, &ratebatch.ConfigError{Err: fmt.Errorf("--listen %s without authentication: everybody who reaches it would see everybody's costs", o.listen),
 			Hint: "add --tokens FILE or --trusted-proxy, or listen on 127.0.0.1"})
@@ -219,6 +224,15 @@ func (p *program) serve(ctx context.Context, o serveOptions) error {
 	}
 	p.log.InfoContext(ctx, "serving", "address", scheme+"://"+l.Addr().String(), "dashboard", built, "authentication", auth.Required())
 	group, ctx := errgroup.WithContext(ctx)
+	if o.kitty.on {
+		kl, err := o.listenOn(ctx, o.kitty.listen)
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		p.log.InfoContext(ctx, "serving CloudKitty's API", "address", scheme+"://"+kl.Addr().String(), "api", "cloudkitty", "no_auth", o.kitty.noAuth, "keystone", o.kitty.keystone)
+		kitty := server.Limit(p.kittyServer(&o.kitty, server, auth, &o.rating, options))
+		group.Go(func() error { return web.Serve(ctx, kl, kitty, p.log) })
+	}
 	group.Go(func() error { return web.Serve(ctx, l, server.Handler(), p.log) })
 	group.Go(func() error { server.Warm(ctx, 15*time.Second); return nil })
 	return group.Wait()
