@@ -51,17 +51,24 @@ func (s *syncBuffer) String() string {
 
 var (
 	servedAt = regexp.MustCompile(`serving address=(\S+)`)
-	kittyAt  = regexp.MustCompile(`serving CloudKitty's API" address=(\S+)|address=(\S+) api=cloudkitty`)
+	kittyAt  = regexp.MustCompile(`address=(\S+) api=cloudkitty`)
 )
 
 // startServe runs serve in-process until the test ends.
 func startServe(t testing.TB, args ...string) *served {
 	t.Helper()
+	return startServeAt(t, time.Now, args...)
+}
+
+// startServeAt is startServe with a clock of its own.
+func startServeAt(t testing.TB, clock func() time.Time, args ...string) *served {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &served{log: &syncBuffer{}}
 	done := make(chan int, 1)
 	go func() {
-		done <- run(ctx, append(args, "serve", "--listen", "127.0.0.1:0", "--rate-limit", "100000", "--rate-burst", "100000"), strings.NewReader(""), io.Discard, s.log)
+		p := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: s.log, now: clock}
+		done <- p.run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--rate-limit", "100000", "--rate-burst", "100000"}, args...))
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -77,7 +84,7 @@ func startServe(t testing.TB, args ...string) *served {
 			s.url = m[1]
 		}
 		if m := kittyAt.FindStringSubmatch(s.log.String()); m != nil {
-			s.kitty = m[1] + m[2]
+			s.kitty = m[1]
 		}
 		if s.url != "" && (!wantsKitty || s.kitty != "") {
 			return s

@@ -31,6 +31,12 @@ func (s *Server) v1(ctx context.Context, q *request, path string) (answer, error
 	if f := ways[q.Method+" "+path]; f != nil {
 		return f(ctx, q)
 	}
+	switch q.Method + " " + path {
+	case "GET collector/mappings":
+		return ok(map[string]any{"mappings": []any{}})
+	case "GET collector/states":
+		return ok(map[string]any{"name": q.get("name"), "enabled": q.get("name") == collector})
+	}
 	for _, prefix := range []string{"info/metrics/", "info/services/"} {
 		if name, found := strings.CutPrefix(path, prefix); found && q.Method == http.MethodGet {
 			return s.infoMetric(ctx, q, name)
