@@ -1,7 +1,7 @@
 # Ratebatch. 'make help' lists what there is.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build agent engine demo test race test-lab lint verify bench bench-quick bench-full fuzz clean check-tools
+.PHONY: help build agent dashboard test-dashboard test-browser engine demo test race test-lab lint verify bench bench-quick bench-full fuzz clean check-tools
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -28,13 +28,28 @@ agent: ## build bin/ratebatch-agent alone: static, for any Linux; needs Go only
 	@echo "building bin/ratebatch-agent $(VERSION)"
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ratebatch-agent ./agent/cmd/ratebatch-agent
 
+dashboard/node_modules/.package-lock.json: dashboard/package-lock.json
+	@cd dashboard && npm ci --silent && touch node_modules/.package-lock.json
+
+dashboard: dashboard/node_modules/.package-lock.json ## build the web application into dashboard/dist; `make build` then embeds it
+	@cd dashboard && npm run --silent build
+
+# Vite and Vitest need a newer Node than the engine's installer does.
+NODE_OK = node -e 'const [a,b]=process.versions.node.split(".").map(Number); process.exit(a>22||(a==22&&b>=12)||(a==20&&b>=19)?0:1)' 2>/dev/null
+test-dashboard: ## unit tests of the web application; skipped without Node 20.19 or newer
+	@if $(NODE_OK); then $(MAKE) --no-print-directory dashboard/node_modules/.package-lock.json && cd dashboard && npm run --silent check && npm test --silent; \
+	else echo "the dashboard's tests skip: they need Node.js 20.19, 22.12 or newer"; fi
+
+test-browser: dashboard engine ## the web application in a real Chromium (Debian: apt-get install chromium); pictures in dashboard/screenshots
+	@cd dashboard && npm run --silent test:browser
+
 engine: build ## install the embedded ClickHouse engine into the user's cache
 	@bin/ratebatch engine install
 
 demo: engine ## load a real month of usage, rate it, export it and show what it cost
 	@bin/ratebatch demo
 
-test: engine ## run all tests
+test: engine test-dashboard ## run all tests
 	go vet ./...
 	go test $(TEST_FLAGS) ./...
 
