@@ -128,7 +128,7 @@ export function App() {
           {says}
         </p>
       ) : null}
-      <main className="main" id="page" tabIndex={-1}>
+      <main className="page" id="page" tabIndex={-1}>
         {signedOut ? (
           <SignIn
             wrong={token() !== null}

@@ -52,7 +52,7 @@ export async function prepare(data: string): Promise<void> {
     "sql",
     "-q",
     `INSERT INTO instances SELECT region, instance_uuid, project_id, user_id, flavor_name, vcpus, image_id, '${evilName}' AS instance_name, max(i.seen_to) AS seen_from, max(i.seen_to) + 1 AS seen_to
-     FROM instances AS i WHERE instance_name = 'vm-00001' GROUP BY ALL`,
+     FROM instances AS i WHERE i.instance_name = 'vm-00001' GROUP BY ALL`,
   );
 }
 

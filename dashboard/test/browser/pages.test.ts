@@ -58,7 +58,7 @@ describe.skipIf(why !== "")("the dashboard on a simulated cloud", () => {
     const detail = await api<InstanceDetail>(`/instances/${instance}`);
     await expect(page.locator("h1").textContent()).resolves.toBe(detail.instance.name);
     const costs = await api<{ totals: { amount: string; currency: string }[] }>(`/instances/${instance}/costs?range=24h`);
-    const total = await page.locator(".panel[aria-label=Costs] dd.value").textContent();
+    const total = await page.locator(".panel[aria-label=Costs] p.value").textContent();
     expect(total).toBe(format(costs.totals[0]!.amount).text + costs.totals[0]!.currency);
     await accessible(page, "instance");
     expect(errors).toEqual([]);
