@@ -1,0 +1,33 @@
+import { expect, it } from "vitest";
+import { hits } from "../ui/search";
+import { everyDay } from "./costs";
+import { request } from "./quote";
+
+it("a month has all its days, leap years included", () => {
+  expect(everyDay("2028-02").length).toBe(29);
+  expect(everyDay("2026-11").at(-1)).toBe("2026-11-30");
+  expect(everyDay("")).toEqual([]);
+});
+
+it("a quote asks with the very digits that were typed", () => {
+  expect(request([{ metric: "memory", qty: " 0.100000000000000000001 ", attributes: { flavor_name: "m1", vcpus: "" } }], "")).toEqual({ items: [{ metric: "memory", qty: "0.100000000000000000001", attributes: { flavor_name: "m1" } }] });
+  expect(request([{ metric: "memory", qty: "1", attributes: {} }], "p")).toEqual({ project: "p", items: [{ metric: "memory", qty: "1" }] });
+});
+
+it("what is found opens its page and keeps the range; names stay text", () => {
+  const time = "2026-11-29T00:00:00Z";
+  const found = hits(
+    {
+      query: "x",
+      instances: [{ id: "8c3f", name: "<b>x</b>", region: "R", project_id: "p1", project_name: "", flavor_name: "", vcpus: 1, first_seen: time, last_seen: time }],
+      projects: [{ id: "p&1", name: "", domain: "", active: true }],
+      hosts: [{ region: "R", host: "x.example", last_sample: time, silent: false }],
+    },
+    { range: "24h", end: null },
+  );
+  expect(found.map((h) => [h.kind, h.name, h.address])).toEqual([
+    ["Instances", "<b>x</b>", "/instances/8c3f?range=24h"],
+    ["Projects", "p&1", "/costs?project=p%261&group=metric"],
+    ["Hosts", "x.example", "/nodes?region=R&host=x.example&range=24h"],
+  ]);
+});
