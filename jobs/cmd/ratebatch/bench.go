@@ -55,6 +55,7 @@ var suites = []suite{
 	{"catchup", benchCatchup},
 	{"state", benchState},
 	{"export", benchExport},
+	{"api", benchAPI},
 }
 
 func newBenchCmd(p *program) *cobra.Command {
@@ -83,7 +84,7 @@ speed does not matter; limits are those the project promises.`,
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "every benchmark once, small: that none rots")
 	cmd.Flags().BoolVar(&full, "full", false, "the sizes that the limits are promised for: half an hour")
-	cmd.Flags().StringVar(&only, "only", "", "only this group: engine, kafka, storage, rate, rules, state or export")
+	cmd.Flags().StringVar(&only, "only", "", "only this group: engine, kafka, storage, rate, rules, state, export or api")
 	cmd.Flags().StringVar(&out, "out", "bench/results.json", "where to write the figures")
 	return cmd
 }

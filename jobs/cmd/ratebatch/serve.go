@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ratebatch/ratebatch/dashboard"
+	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/jobs/web"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
@@ -189,31 +190,8 @@ func (p *program) serve(ctx context.Context, o serveOptions) error {
 	}
 	limits := web.DefaultLimits
 	limits.Rate, limits.Burst, limits.Timeout = o.rate, o.burst, o.queryTimeout
-	app, built := dashboard.App()
-	server := web.New(web.Options{
-		Open: connection.open, Now: p.now, Log: p.log, Version: version, App: app, Auth: auth, Limits: limits, TLS: o.certificate != "",
-		Status: func(ctx context.Context, s *store.Store) (any, error) {
-			now := options
-			now.Now = p.now()
-			now, err := o.rating.settle(ctx, s, now)
-			if err != nil {
-				return nil, err
-			}
-			x, err := readStatus(ctx, p, s, now)
-			if err != nil {
-				return nil, err
-			}
-			x.Outdated, err = readOutdated(ctx, s)
-			return x, err
-		},
-		Explain: func(ctx context.Context, s *store.Store, line, scope string, begin time.Time) (any, error) {
-			x, err := explainLine(ctx, s, line, explainOptions{scope: scope, begin: begin.Format(time.RFC3339)})
-			if errors.Is(err, errNoLine) {
-				return nil, web.ErrNoLine
-			}
-			return x, err
-		},
-	})
+	_, built := dashboard.App()
+	server := p.webServer(connection.open, auth, limits, o.certificate != "", &o.rating, options)
 	l, err := o.listenOn(ctx, o.listen)
 	if err != nil {
 		return err
@@ -236,6 +214,36 @@ func (p *program) serve(ctx context.Context, o serveOptions) error {
 	group.Go(func() error { return web.Serve(ctx, l, server.Handler(), p.log) })
 	group.Go(func() error { server.Warm(ctx, 15*time.Second); return nil })
 	return group.Wait()
+}
+
+// webServer is the server of the API with what only cmd knows: the jobs behind
+// status and explain.
+func (p *program) webServer(open func(context.Context) (*store.Store, error), auth web.Auth, limits web.Limits, tls bool, rating *rateOptions, options rate.Options) *web.Server {
+	app, _ := dashboard.App()
+	return web.New(web.Options{
+		Open: open, Now: p.now, Log: p.log, Version: version, App: app, Auth: auth, Limits: limits, TLS: tls,
+		Status: func(ctx context.Context, s *store.Store) (any, error) {
+			now := options
+			now.Now = p.now()
+			now, err := rating.settle(ctx, s, now)
+			if err != nil {
+				return nil, err
+			}
+			x, err := readStatus(ctx, p, s, now)
+			if err != nil {
+				return nil, err
+			}
+			x.Outdated, err = readOutdated(ctx, s)
+			return x, err
+		},
+		Explain: func(ctx context.Context, s *store.Store, line, scope string, begin time.Time) (any, error) {
+			x, err := explainLine(ctx, s, line, explainOptions{scope: scope, begin: begin.Format(time.RFC3339)})
+			if errors.Is(err, errNoLine) {
+				return nil, web.ErrNoLine
+			}
+			return x, err
+		},
+	})
 }
 
 // connection is the store of a long-lived server. It is opened again when the
