@@ -38,7 +38,7 @@ func (o *kittyOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.keystone, "keystone", false, "validate tokens of CloudKitty's API with Keystone; without it those of --tokens count")
 	f.StringVar(&o.cloud, "os-cloud", "", "with --keystone: cloud of clouds.yaml [OS_CLOUD]; without one the OS_* variables count")
 	f.StringVar(&o.password, "os-password-file", "", "with --keystone: file with the password of the Keystone user, instead of OS_PASSWORD")
-	f.StringVar(&o.authURI, "keystone-uri", os.Getenv("OS_AUTH_URL"), "Keystone's public address, which answers without a token name")
+	f.StringVar(&o.authURI, "keystone-uri", "", "Keystone's public address, which answers without a token name; empty: OS_AUTH_URL")
 }
 
 func (o *kittyOptions) check(tokens bool) error {
@@ -62,6 +62,9 @@ func (o *kittyOptions) check(tokens bool) error {
 // kittyServer makes the server of CloudKitty's API.
 func (p *program) kittyServer(o *kittyOptions, server *web.Server, auth web.Auth, rating *rateOptions, options rate.Options) *cloudkitty.Server {
 	k := cloudkitty.Options{Web: server, Now: p.now, Log: p.log, Auth: web.Auth{Tokens: auth.Tokens}, NoAuth: o.noAuth, AuthURI: o.authURI}
+	if k.AuthURI == "" {
+		k.AuthURI = os.Getenv("OS_AUTH_URL")
+	}
 	if o.keystone {
 		validator := &keystone.Validator{Fetcher: &keystone.Fetcher{Cloud: o.cloud, PasswordFile: o.password}, Now: p.now}
 		k.Keystone = func(ctx context.Context, token string) (web.Identity, error) { return identityOf(ctx, validator, token) }
