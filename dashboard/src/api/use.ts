@@ -12,6 +12,8 @@ export interface Answer<T> {
   loading: boolean;
   /** Asking, whether or not there are figures already. */
   asking: boolean;
+  /** The figures are those of the question before; shown dimmed. */
+  old: boolean;
   again: () => void;
 }
 
@@ -59,6 +61,8 @@ export function useRefused(): number {
 interface State<T> {
   address: string | null;
   data: T | null;
+  /** The question that data answers. */
+  of: string | null;
   error: ApiError | null;
   asking: boolean;
 }
@@ -69,7 +73,7 @@ interface State<T> {
  * leaves the figures of the question before on screen until new ones are here.
  */
 export function useApi<T>(address: string | null, { every = 0, keep = false }: { every?: number; keep?: boolean } = {}): Answer<T> {
-  const [state, setState] = useState<State<T>>({ address, data: null, error: null, asking: address !== null });
+  const [state, setState] = useState<State<T>>({ address, data: null, of: null, error: null, asking: address !== null });
   const [turn, setTurn] = useState(0);
   const again = useCallback(() => setTurn((n) => n + 1), []);
 
@@ -83,19 +87,20 @@ export function useApi<T>(address: string | null, { every = 0, keep = false }: {
     };
     const ask = () => {
       if (document.hidden) return later(retryEvery);
-      setState((s) => (s.address === address ? { ...s, asking: true } : { address, data: keep ? s.data : null, error: null, asking: true }));
+      setState((s) => (s.address === address ? { ...s, asking: true } : { address, data: keep ? s.data : null, of: keep ? s.of : null, error: null, asking: true }));
       get<T>(address, abort.signal).then(
         (data) => {
           if (abort.signal.aborted) return;
           connection.report(null, address);
-          setState({ address, data, error: null, asking: false });
+          setState({ address, data, of: address, error: null, asking: false });
           later(every);
         },
         (err: unknown) => {
           if (abort.signal.aborted) return;
           const e = err instanceof ApiError ? err : new ApiError(0, "internal", "The answer could not be read.", String(err));
           connection.report(e, address);
-          setState((s) => ({ address, data: e.passing && s.address === address ? s.data : null, error: e, asking: false }));
+          // Figures stay on screen only if they answer this very question.
+          setState((s) => ({ address, data: e.passing && s.of === address ? s.data : null, of: s.of, error: e, asking: false }));
           if (e.passing) later(retryEvery);
         },
       );
@@ -114,6 +119,7 @@ export function useApi<T>(address: string | null, { every = 0, keep = false }: {
     error: state.address === address ? state.error : null,
     loading: address !== null && (!mine || (state.data === null && state.error === null)),
     asking: address !== null && (state.asking || state.address !== address),
+    old: address !== null && keep && state.data !== null && (state.address !== address || state.of !== address),
     again,
   };
 }

@@ -77,7 +77,9 @@ export function SeriesPanels({ of, wanted, group }: { of: Answer<SeriesAnswer>; 
       {wanted.map((want) => (
         <Panel key={want.key} title={want.title} note={of.data ? `${tierNames[of.data.tier]}, ${zoneName(zone)}${want.note ? `; ${want.note}` : ""}` : want.note}>
           {of.data ? (
-            <One want={want} answer={of.data} group={group} />
+            <div className={of.old ? "old" : undefined} aria-busy={of.old}>
+              <One want={want} answer={of.data} group={group} />
+            </div>
           ) : (
             <div className="skeleton" role="status">
               <span className="sr">Loading</span>

@@ -47,8 +47,9 @@ export function CostsPage() {
   const group = (groups.some(([g]) => g === picked) ? picked : usual) as Group;
 
   const filter: Query = { month, project, metric, compare };
-  const total = useApi<CostAnswer>(url("/costs", { ...filter }) + "&group=", { every: 120_000, keep: true });
-  const days = useApi<CostAnswer>(url("/costs", { ...filter, group: "day", limit: 500, order: "group" }), { every: 120_000, keep: true });
+  // Amounts of another question never stand under this one's title, so nothing is kept.
+  const total = useApi<CostAnswer>(url("/costs", { ...filter }) + "&group=", { every: 120_000 });
+  const days = useApi<CostAnswer>(url("/costs", { ...filter, group: "day", limit: 500, order: "group" }), { every: 120_000 });
   const projects = useApi<ProjectList>(url("/projects", { limit: 500 }));
   const shown = total.data?.month ?? (month || (session ? monthOf(session.now) : ""));
   // By month: the year up to the month that is shown, since one month alone would be one row.
@@ -162,6 +163,7 @@ export function CostsPage() {
           />
         </Panel>
       ))}
+      {total.data?.totals.length === 0 && !project && !metric && group !== "month" ? null : (
       <Panel
         title={`By ${group}`}
         note={rows.data ? `${span(rows.data.begin, rows.data.end, zone)} ${zoneName(zone)}` : undefined}
@@ -201,6 +203,7 @@ export function CostsPage() {
           )}
         </Loaded>
       </Panel>
+      )}
     </>
   );
 }
@@ -221,7 +224,7 @@ function CostTable({ answer, group, address }: { answer: CostAnswer; group: Grou
                 Quantity
               </th>
             ) : null}
-            <th scope="col" className="num">
+            <th scope="col" className="num lesser">
               Lines
             </th>
             <th scope="col" className="num">
@@ -252,7 +255,7 @@ function CostTable({ answer, group, address }: { answer: CostAnswer; group: Grou
                   ) : null}
                 </th>
                 {group === "metric" ? <td className="num">{r.qty !== undefined ? <Dec value={r.qty} unit={r.unit} least={0} /> : null}</td> : null}
-                <td className="num">{count(r.lines)}</td>
+                <td className="num lesser">{count(r.lines)}</td>
                 <td className="num">
                   <Dec value={r.price} unit={r.currency} digits={digits} />
                 </td>
@@ -273,7 +276,7 @@ function CostTable({ answer, group, address }: { answer: CostAnswer; group: Grou
             <tr key={t.currency}>
               <th scope="row">All rows</th>
               {group === "metric" ? <td /> : null}
-              <td className="num">{count(t.lines)}</td>
+              <td className="num lesser">{count(t.lines)}</td>
               <td className="num">
                 <Dec value={t.price} unit={t.currency} digits={digits} />
               </td>

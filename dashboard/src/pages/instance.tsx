@@ -92,7 +92,7 @@ export function InstancePage({ id }: { id: string }) {
 }
 
 function Costs({ id, window: w, project }: { id: string; window: Window; project: string }) {
-  const costs = useApi<InstanceCosts>(url(path`/instances/${id}/costs`, { range: w.range, end: w.end }), { every: refreshOf(w), keep: true });
+  const costs = useApi<InstanceCosts>(url(path`/instances/${id}/costs`, { range: w.range, end: w.end }), { every: refreshOf(w) });
   return (
     <Panel
       title="Costs"

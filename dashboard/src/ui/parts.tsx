@@ -167,7 +167,11 @@ export function Loaded<T>({ of, empty, low, children }: { of: Answer<T>; empty?:
   }
   if (of.data === null) return of.error ? <Failure error={of.error} again={of.again} /> : null;
   const nothing = empty?.(of.data);
-  return <>{nothing ? nothing : children(of.data)}</>;
+  return (
+    <div className={of.old ? "old" : undefined} aria-busy={of.old}>
+      {nothing ? nothing : children(of.data)}
+    </div>
+  );
 }
 
 /** Bar shows a share of the greatest value; the figure stands beside it. */

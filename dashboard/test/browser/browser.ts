@@ -27,7 +27,7 @@ export async function open(browser: Browser, options: Parameters<Browser["newCon
 /** settled waits until nothing is loading any more. */
 export async function settled(page: Page): Promise<void> {
   await page.waitForSelector("main h1, main .state, main form");
-  await page.waitForFunction(() => document.querySelectorAll(".skeleton").length === 0, undefined, { timeout: 30_000 });
+  await page.waitForFunction(() => document.querySelectorAll(".skeleton, .old").length === 0, undefined, { timeout: 30_000 });
 }
 
 export async function shot(page: Page, name: string): Promise<void> {
