@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -197,7 +198,35 @@ func (s *Server) explain(ctx context.Context, c *call) (any, error) {
 	if errors.Is(err, ErrNoLine) {
 		return nil, notFound("there is no such line; if it was rated again, its period has other lines now")
 	}
-	return value, err
+	if err != nil || c.id.Project == "" {
+		return value, err
+	}
+	return ownRules(value, c.id.Project)
+}
+
+// ownRules leaves out of an explanation what it says of other projects' rules.
+func ownRules(value any, project string) (any, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var out map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return nil, err
+	}
+	for _, key := range []string{"rules_that_counted", "rules_that_did_not"} {
+		var list []string
+		if err := json.Unmarshal(out[key], &list); err != nil {
+			return nil, err
+		}
+		list = slices.DeleteFunc(list, func(text string) bool {
+			return strings.Contains(text, "scope ") && !strings.Contains(text, "scope "+project+":")
+		})
+		if out[key], err = json.Marshal(some(list)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // ErrNoLine says that Options.Explain knows no such line.

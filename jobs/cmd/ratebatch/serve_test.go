@@ -142,13 +142,13 @@ func (s *served) get(t testing.TB, path string, into any) {
 }
 
 // cloud is a simulated cloud of 24 hours that ended now, rated; its flags.
-func cloud(t testing.TB, instances string) []string {
+func cloud(t testing.TB, instances, plan string) []string {
 	t.Helper()
 	o := enginetest.Options(t)
 	flags := []string{"--data", o.DataDir, "--database", o.Database}
 	must(t, append(flags, "migrate", "--retention", "40y")...)
 	must(t, append(flags, "simulate", "--instances", instances, "--projects", "3", "--hours", "24")...)
-	must(t, append(flags, "plan", "apply", "../../../fixtures/plans/demo.yaml")...)
+	must(t, append(flags, "plan", "apply", plan)...)
 	must(t, append(flags, "rate")...)
 	return flags
 }
@@ -227,7 +227,7 @@ func requests(t testing.TB, s *served) map[string][]string {
 // Every operation of openapi.yaml is called, and every answer is what it says:
 // nothing missing, nothing more.
 func TestServeAnswersAsTheContractSays(t *testing.T) {
-	flags := cloud(t, "20")
+	flags := cloud(t, "20", "../../../fixtures/plans/demo.yaml")
 	second := filepath.Join(t.TempDir(), "plan.yaml")
 	if err := os.WriteFile(second, []byte(testPlan), 0o600); err != nil {
 		t.Fatal(err)
@@ -290,10 +290,28 @@ func TestServeAnswersAsTheContractSays(t *testing.T) {
 	}
 }
 
+// scopedPlan has rules of another project beside the general ones.
+const scopedPlan = `
+currency: EUR
+services:
+  - name: instance
+    mappings:
+      - {cost: "0.02", type: flat}
+      - {cost: "0.01", type: flat, scope: project-0002}
+  - name: memory
+    mappings:
+      - {cost: "0.01", type: flat}
+      - {cost: "0.005", type: flat, scope: project-0002}
+`
+
 // A project's token sees that project only: no answer of any endpoint names
 // another project, its instances or its sums.
 func TestServeProjectTokenSeesItsProjectOnly(t *testing.T) {
-	flags := cloud(t, "20")
+	plan := filepath.Join(t.TempDir(), "plan.yaml")
+	if err := os.WriteFile(plan, []byte(scopedPlan), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := cloud(t, "20", plan)
 	file := filepath.Join(t.TempDir(), "tokens")
 	all, line, err := web.NewToken("all", "")
 	if err != nil {
