@@ -50,7 +50,7 @@ describe.skipIf(why !== "")("when not all is well", () => {
     }
   });
 
-  it("a server that is gone leaves the figures, says so, and is found again when it is back", async () => {
+  it("a server that is gone is said to be, and is found again when it is back", async () => {
     const serve = new Serve(cloud, await freePort());
     await serve.start();
     const { page } = await open(browser);
