@@ -432,7 +432,7 @@ func (c *call) body(into any) error {
 	if err != nil {
 		return badRequest("the body cannot be read", "it must be the JSON object that openapi.yaml describes")
 	}
-	if decoder.Decode(new(any)) != io.EOF { //nolint:errorlint // Decode gives io.EOF itself
+	if decoder.Decode(new(any)) != io.EOF {
 		return badRequest("more follows after the object", "send one object")
 	}
 	return nil

@@ -67,7 +67,9 @@ func (p *program) kittyServer(o *kittyOptions, server *web.Server, auth web.Auth
 	}
 	if o.keystone {
 		validator := &keystone.Validator{Fetcher: &keystone.Fetcher{Cloud: o.cloud, PasswordFile: o.password}, Now: p.now}
-		k.Keystone = func(ctx context.Context, token string) (web.Identity, error) { return identityOf(ctx, validator, token) }
+		k.Keystone = func(ctx context.Context, token string) (web.Identity, error) {
+			return identityOf(ctx, validator, token)
+		}
 	}
 	settled := func(ctx context.Context, s *store.Store) (rate.Options, error) {
 		now := options
