@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
@@ -61,7 +62,7 @@ func (r *Resolver) open(ctx context.Context, names []string) (*session, error) {
 		s.names[n] = struct{}{}
 	}
 	r.wg.Go(func() {
-		<-c.DisconnectNotify()
+		s.disconnected()
 		close(s.done)
 		r.poke()
 	})
@@ -70,6 +71,24 @@ func (r *Resolver) open(ctx context.Context, names []string) (*session, error) {
 		return nil, fmt.Errorf("ovn: watching %d ports in %s of %s: %w", len(names), table, db, err)
 	}
 	return s, nil
+}
+
+// disconnected returns once the connection is gone. The library tells only who
+// is waiting at that very moment: a connection that is closed as soon as it is
+// open would be waited for without end, so it is asked as well.
+func (s *session) disconnected() {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.client.DisconnectNotify():
+			return
+		case <-tick.C:
+			if !s.client.Connected() {
+				return
+			}
+		}
+	}
 }
 
 // watch sets the monitor up and takes in what is there.
