@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"time"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
@@ -21,7 +21,9 @@ type session struct {
 	client  client.Client
 	names   map[string]struct{}
 	chassis string // row id the monitor is about
-	done    chan struct{}
+	done    chan struct{} // closed once the connection is gone
+	closing chan struct{} // closed by close
+	once    sync.Once
 }
 
 // open connects and starts watching. Without names (and chassis) it only
@@ -57,12 +59,17 @@ func (r *Resolver) open(ctx context.Context, names []string) (*session, error) {
 		c.Close()
 		return nil, fmt.Errorf("ovn: connecting to %s at %v: %w (is ovsdb-server running there, and may this host reach it?)", db, r.opts.Endpoints, err)
 	}
-	s := &session{r: r, client: c, names: make(map[string]struct{}, len(names)), done: make(chan struct{})}
+	s := &session{r: r, client: c, names: make(map[string]struct{}, len(names)), done: make(chan struct{}), closing: make(chan struct{})}
 	for _, n := range names {
 		s.names[n] = struct{}{}
 	}
 	r.wg.Go(func() {
-		s.disconnected()
+		// The library tells of a disconnect only who is waiting at that moment,
+		// so of our own close we tell ourselves.
+		select {
+		case <-c.DisconnectNotify():
+		case <-s.closing:
+		}
 		close(s.done)
 		r.poke()
 	})
@@ -71,24 +78,6 @@ func (r *Resolver) open(ctx context.Context, names []string) (*session, error) {
 		return nil, fmt.Errorf("ovn: watching %d ports in %s of %s: %w", len(names), table, db, err)
 	}
 	return s, nil
-}
-
-// disconnected returns once the connection is gone. The library tells only who
-// is waiting at that very moment: a connection that is closed as soon as it is
-// open would be waited for without end, so it is asked as well.
-func (s *session) disconnected() {
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.client.DisconnectNotify():
-			return
-		case <-tick.C:
-			if !s.client.Connected() {
-				return
-			}
-		}
-	}
 }
 
 // watch sets the monitor up and takes in what is there.
@@ -221,4 +210,8 @@ func (s *session) alive() bool {
 	}
 }
 
-func (s *session) close() { s.client.Close() }
+// close ends the session; it may be called again.
+func (s *session) close() {
+	s.once.Do(func() { close(s.closing) })
+	s.client.Close()
+}
