@@ -20,7 +20,7 @@ type session struct {
 	r       *Resolver
 	client  client.Client
 	names   map[string]struct{}
-	chassis string // row id the monitor is about
+	chassis string        // row id the monitor is about
 	done    chan struct{} // closed once the connection is gone
 	closing chan struct{} // closed by close
 	once    sync.Once
