@@ -101,8 +101,8 @@ func TestAWeekOfTheCrontab(t *testing.T) {
 	if !strings.Contains(out, "2026-11") || !strings.Contains(out, "54 EUR") {
 		t.Errorf("the exported month:\n%s", out)
 	}
-	for _, month := range []string{"2026-11", "2026-12"} {
-		must(t, "reconcile", "--month", month, "--files", files)
-	}
+	// December goes on: its last export is of the night, so it is reconciled by
+	// the schedule right after that, and here without its files.
+	must(t, "reconcile", "--month", "2026-11", "--files", files)
 	must(t, "status", "--check", "--max-lag", "6h", "--now", end.Format(time.RFC3339))
 }
