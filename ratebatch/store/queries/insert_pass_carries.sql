@@ -6,12 +6,14 @@
 -- reads:   the usage of one metric with its slots (for TIERED: scope, begin, account_, t_, qty, region), period_commits from month_from on of
 --          the attempt's scopes; EDGES and VOLUME are of the column tariff
 -- why:     what came before is the sum over current commits, those of the attempt's own periods replaced by its usage, so that
---          any order of rating gives the same. Sums are exact; one of 1e20 or more stops the statement.
+--          any order of rating gives the same. Sums are exact; one of 1e20 or more stops the statement. A period that ends exactly at an
+--          edge crosses it too: what follows there without adding anything (0 or less) lies in the next tier.
 INSERT INTO pass_carries (run_id, metric, scope, begin, account, tariff, carry_in, used, first_tier, last_tier, crosses, region)
-SELECT {run_id:UUID}, {metric:String}, scope, begin, account, tariff, carry, uses, first_touched, last_touched, NOT is_volume AND first_touched != last_touched, first_region
+SELECT {run_id:UUID}, {metric:String}, scope, begin, account, tariff, carry, uses, first_touched, last_touched, NOT is_volume AND first_touched != next_touched, first_region
 FROM (
     SELECT scope, begin, account, tariff, carry, uses, first_region, is_volume,
            toUInt16(1 + if(is_volume, arrayCount(e -> e < raw_carry, edges), arrayCount(e -> e <= raw_carry, edges))) AS first_touched,
+           toUInt16(1 + arrayCount(e -> e <= raw_reached, edges)) AS next_touched,
            toUInt16(if(raw_uses = 0, if(is_volume, 1 + arrayCount(e -> e < raw_carry, edges), first_touched), 1 + arrayCount(e -> e < raw_reached, edges))) AS last_touched
     FROM (
         SELECT scope, begin, account, tariff, first_region, toDecimal128(total_before, 18) AS carry, toDecimal128(adds, 18) AS uses,
