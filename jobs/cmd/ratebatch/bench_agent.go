@@ -141,16 +141,8 @@ func (a *agentRun) metrics(ctx context.Context) (map[string]float64, error) {
 
 // peak is the most memory that the process ever had, in MB.
 func (a *agentRun) peak() (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
-	if m == nil {
-		return 0, errors.New("the system does not tell the peak memory of a process")
-	}
-	kib, err := strconv.ParseFloat(string(m[1]), 64)
-	return kib * 1024 / 1e6, err
+	kib, err := processPeak(a.cmd.Process.Pid)
+	return float64(kib) * 1024 / 1e6, err
 }
 
 func waitUntil(ctx context.Context, limit time.Duration, ok func() bool) error {

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/ratebatch/ratebatch/fixtures/bench"
@@ -48,9 +44,13 @@ func benchCatchup(ctx context.Context, p *program, dir string, size benchSize) (
 			}
 		}
 		data := filepath.Join(dir, "data")
-		result, jobPeak, err := runChild(ctx, p, "--data", data, "--database", "bench", "rate", "--first-period", "usage", "--output", "json")
+		run, err := runSelf(ctx, p.stderr, "--data", data, "--database", "bench", "rate", "--first-period", "usage", "--output", "json")
 		if err != nil {
 			return err
+		}
+		var result rate.Result
+		if err := json.Unmarshal(run.stdout, &result); err != nil {
+			return fmt.Errorf("what rate printed: %w", err)
 		}
 		if want := uint64(scopes * size.hours); result.Periods != want {
 			return fmt.Errorf("%d periods were committed, want %d", result.Periods, want)
@@ -63,7 +63,7 @@ func benchCatchup(ctx context.Context, p *program, dir string, size benchSize) (
 		figures = []bench.Figure{
 			{Name: "catchup_lines_per_second", Value: float64(result.Lines) / result.Seconds, Unit: "lines/s", Runs: 1},
 			{Name: "catchup_commits_per_second", Value: float64(result.Periods) / result.Seconds, Unit: "commits/s", Runs: 1},
-			{Name: "catchup_job_peak", Value: jobPeak, Unit: "MiB", Limit: 300, Runs: 1},
+			{Name: "catchup_job_peak", Value: float64(run.peak) / 1024, Unit: "MiB", Limit: 300, Runs: 1},
 			{Name: "catchup_engine_peak", Value: enginePeak, Unit: "MiB", Limit: 3072, Runs: 1},
 		}
 		return nil
@@ -97,28 +97,4 @@ func catchupPlan() []byte {
 		fmt.Fprintf(&b, "  - name: metric%d\n    mappings:\n      - {type: rate, cost: \"0.0%d\"}\n", i, i+1)
 	}
 	return []byte(b.String())
-}
-
-// runChild runs this program again and returns the result it printed and its
-// largest resident memory, in MiB.
-func runChild(ctx context.Context, p *program, args ...string) (rate.Result, float64, error) {
-	var result rate.Result
-	self, err := os.Executable()
-	if err != nil {
-		return result, 0, err
-	}
-	var stdout bytes.Buffer
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Stdout, cmd.Stderr = &stdout, p.stderr
-	if err := cmd.Run(); err != nil {
-		return result, 0, fmt.Errorf("%s: %w", strings.Join(args, " "), err)
-	}
-	if err := json.Unmarshal(stdout.Bytes(), &result); err != nil {
-		return result, 0, fmt.Errorf("what the child printed: %w", err)
-	}
-	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		return result, 0, fmt.Errorf("the child's memory is not known")
-	}
-	return result, float64(usage.Maxrss) / 1024, nil
 }

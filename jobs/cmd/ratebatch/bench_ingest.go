@@ -6,10 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -121,45 +118,10 @@ func consumeAll(ctx context.Context, o broker.Options, records int64) (time.Dura
 // processors, and its peak memory in KiB.
 func runIngest(ctx context.Context, o broker.Options, data, database, group string) (ingest.Result, time.Duration, int64, error) {
 	var result ingest.Result
-	self, err := os.Executable()
-	if err != nil {
-		return result, 0, 0, err
-	}
-	c := exec.CommandContext(ctx, self, "--data", data, "--database", database, "--output", "json", "ingest", "--kafka", o.Brokers[0], "--group", group)
-	var out, log bytes.Buffer
-	c.Stdout, c.Stderr = &out, &log
-	if err := c.Start(); err != nil {
-		return result, 0, 0, err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- c.Wait() }()
-	// The kernel's peak of a child counts its parent's memory at the fork, so the
-	// process is asked itself, while it lives.
-	peak := int64(0)
-	for waiting := true; waiting; {
-		select {
-		case err = <-ended:
-			waiting = false
-		case <-time.After(20 * time.Millisecond):
-			peak = max(peak, processPeak(c.Process.Pid))
-		}
-	}
+	var log bytes.Buffer
+	run, err := runSelf(ctx, &log, "--data", data, "--database", database, "--output", "json", "ingest", "--kafka", o.Brokers[0], "--group", group)
 	if err != nil {
 		return result, 0, 0, fmt.Errorf("%w: %s", err, log.String())
 	}
-	return result, c.ProcessState.UserTime() + c.ProcessState.SystemTime(), peak, json.Unmarshal(out.Bytes(), &result)
-}
-
-// processPeak is the peak memory of a process in KiB; 0 where it is not told.
-func processPeak(pid int) int64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	var kib int64
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		return 0
-	}
-	return kib
+	return result, run.cpu, run.peak, json.Unmarshal(run.stdout, &result)
 }

@@ -2,12 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -82,29 +78,4 @@ func scopesPlan(scopes int) []byte {
 		}
 	}
 	return []byte(b.String())
-}
-
-var peakMemory = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
-
-// enginePeak is the largest resident memory, in MiB, that the engine over a
-// folder has had so far.
-func enginePeak(dataDir string) (float64, error) {
-	endpoint, err := os.ReadFile(filepath.Join(dataDir, "engine", "endpoint.json"))
-	if err != nil {
-		return 0, err
-	}
-	pid := regexp.MustCompile(`"pid":\s*(\d+)`).FindSubmatch(endpoint)
-	if pid == nil {
-		return 0, errors.New("the engine's endpoint file names no pid")
-	}
-	status, err := os.ReadFile("/proc/" + string(pid[1]) + "/status")
-	if err != nil {
-		return 0, err
-	}
-	kib := peakMemory.FindSubmatch(status)
-	if kib == nil {
-		return 0, errors.New("the engine's peak memory is not known")
-	}
-	n, err := strconv.ParseFloat(string(kib[1]), 64)
-	return n / 1024, err
 }

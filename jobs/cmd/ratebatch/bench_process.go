@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var peakMemory = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// processPeak is the largest resident memory, in KiB, that a living process has
+// had so far.
+func processPeak(pid int) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	kib := peakMemory.FindSubmatch(status)
+	if kib == nil {
+		return 0, errors.New("the system does not tell the peak memory of a process")
+	}
+	return strconv.ParseInt(string(kib[1]), 10, 64)
+}
+
+// enginePeak is the largest resident memory, in MiB, that the engine over a
+// folder has had so far.
+func enginePeak(dataDir string) (float64, error) {
+	text, err := os.ReadFile(filepath.Join(dataDir, "engine", "endpoint.json"))
+	if err != nil {
+		return 0, err
+	}
+	var endpoint struct{ PID int }
+	if err := json.Unmarshal(text, &endpoint); err != nil || endpoint.PID == 0 {
+		return 0, errors.Join(errors.New("the engine's endpoint file names no pid"), err)
+	}
+	kib, err := processPeak(endpoint.PID)
+	return float64(kib) / 1024, err
+}
+
+// childRun is a run of this program as a process of its own.
+type childRun struct {
+	stdout []byte
+	cpu    time.Duration
+	peak   int64 // memory, in KiB
+}
+
+// runSelf runs this program again. The kernel's peak of a child counts its
+// parent's memory at the fork, so the process is asked itself, while it lives.
+func runSelf(ctx context.Context, stderr io.Writer, args ...string) (childRun, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return childRun{}, err
+	}
+	c := exec.CommandContext(ctx, self, args...)
+	var stdout bytes.Buffer
+	c.Stdout, c.Stderr = &stdout, stderr
+	if err := c.Start(); err != nil {
+		return childRun{}, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	var run childRun
+	for waiting := true; waiting; {
+		select {
+		case err = <-ended:
+			waiting = false
+		case <-time.After(20 * time.Millisecond):
+			if peak, err := processPeak(c.Process.Pid); err == nil { // else it has just ended
+				run.peak = max(run.peak, peak)
+			}
+		}
+	}
+	if err != nil {
+		return childRun{}, fmt.Errorf("%s: %w", strings.Join(args, " "), err)
+	}
+	run.stdout, run.cpu = stdout.Bytes(), c.ProcessState.UserTime()+c.ProcessState.SystemTime()
+	return run, nil
+}
