@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -54,17 +52,11 @@ type Superseded struct {
 	Lines     uint64 `json:"lines"` // of the removable ones
 }
 
-func superseded(text string) string {
-	return strings.ReplaceAll(text, "/* SUPERSEDED */", SQL("superseded_keys"))
-}
-
 // Superseded counts commits that were superseded before a time. With exported
 // only those may go whose month was exported since.
 func (s *Store) Superseded(ctx context.Context, before time.Time, exported bool) (Superseded, error) {
 	var x Superseded
-	err := s.each(WithParams(ctx, Params{"before": before, "exported": exported}), "superseded", superseded(SQL("superseded")), func(rows driver.Rows) error {
-		return rows.Scan(&x.Commits, &x.Removable, &x.Lines)
-	})
+	err := s.Row(ctx, "superseded", Params{"before": before, "exported": exported}, &x.Commits, &x.Removable, &x.Lines)
 	return x, err
 }
 
@@ -76,8 +68,8 @@ func (s *Store) DeleteSuperseded(ctx context.Context, run uuid.UUID, before time
 		return err
 	}
 	params := Params{"run_id": run, "before": before, "exported": exported}
-	if err := s.conn.Exec(WithParams(ctx, params), superseded(SQL("insert_retention_keys"))); err != nil {
-		return fmt.Errorf("insert_retention_keys: %w", describe(err))
+	if err := s.Exec(ctx, "insert_retention_keys", params); err != nil {
+		return err
 	}
 	for _, name := range []string{"delete_superseded_lines", "delete_superseded_commits"} {
 		if err := s.Exec(ctx, name, Params{"run_id": run}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -38,15 +39,21 @@ func (s *Store) Conn() driver.Conn { return s.conn }
 // Database is the name of the database that all tables live in.
 func (s *Store) Database() string { return s.database }
 
-// SQL returns the text of queries/NAME.sql. It panics on an unknown name: names
-// are constants of this module and a test reads them all.
+// SQL returns the text of queries/NAME.sql, with the texts of the queries that
+// it names as /* query NAME */ in their places: what several statements read has
+// one file. It panics on an unknown name: names are constants of this module and
+// a test reads them all.
 func SQL(name string) string {
 	text, err := files.ReadFile("queries/" + name + ".sql")
 	if err != nil {
 		panic(fmt.Sprintf("store: no query named %q", name))
 	}
-	return string(text)
+	return included.ReplaceAllStringFunc(string(text), func(mark string) string {
+		return SQL(included.FindStringSubmatch(mark)[1])
+	})
 }
+
+var included = regexp.MustCompile(`/\* query ([a-z_]+) \*/`)
 
 // QueryNames lists the embedded queries, sorted.
 func QueryNames() []string {

@@ -162,7 +162,6 @@ func TestEveryQueryIsExplained(t *testing.T) {
 			statement = strings.ReplaceAll(statement, "/* EDGES */", "CAST('[1]', 'Array(Int128)')")
 			statement = strings.ReplaceAll(statement, "/* VOLUME */", "tariff IN (1)")
 			statement = strings.ReplaceAll(statement, "/* DISCOUNTS */", "SELECT CAST('[]', 'Array(Tuple(UInt32, UInt32, String, String, String, String, String))')")
-			statement = strings.ReplaceAll(statement, "/* SUPERSEDED */", store.SQL("superseded_keys"))
 			if kind, ok := strings.CutPrefix(name, "base_late_"); ok {
 				bound["target"] = zeroOf("tier_"+kind, "Identifier")
 			}

@@ -1,6 +1,7 @@
 -- name:    insert_retention_keys
 -- purpose: Writes down which commits a retention run removes.
 -- params:  run_id UUID, before DateTime64(6, 'UTC'), exported Bool
--- reads:   for SUPERSEDED the text of superseded_keys
+-- reads:   superseded_keys
 INSERT INTO retention_keys (run_id, scope, key, lines)
-SELECT {run_id:UUID}, scope, key, of_lines FROM (/* SUPERSEDED */) WHERE may_go
+SELECT {run_id:UUID}, scope, key, of_lines FROM (
+/* query superseded_keys */) WHERE may_go
