@@ -1,6 +1,9 @@
 -- table:   rated
--- purpose: The rated lines that count, as 048_rated.sql has it, with closed months by the instants they consist of.
--- why:     a closed month begins and ends in the billing time zone; by UTC's months the hours between would count twice or not at all.
+-- purpose: The rated lines that count: those of each period's current commit, in a closed month of its frozen ones.
+-- why:     for people and ad-hoc sums. Filters on scope or begin reach the lines but not the commits below; jobs read
+--          commits and lines with the same filter. What is rated again in a closed month appears as a correction only.
+--          Months of which every line counts (plain_now) are read without their commits. A closed month begins and ends in
+--          the billing time zone; by UTC's months the hours between would count twice or not at all.
 CREATE OR REPLACE VIEW {{view "rated"}} AS
 SELECT * FROM {{name "rated_lines"}}
 WHERE toYYYYMM(begin) IN (SELECT n.month FROM {{name "plain_now"}} AS n)
