@@ -878,7 +878,7 @@ export interface components {
                 dataset: string;
                 /** @enum {string} */
                 mechanism: "overwrite" | "append";
-                /** @description the last part of it; the whole one stands in the manifest */
+                /** @description without credentials */
                 location: string;
                 month: string;
                 begin: components["schemas"]["Time"];
