@@ -264,3 +264,22 @@ func (p *Plan) touched() []time.Time {
 	}
 	return out
 }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func isActive(scopes map[string]store.ScopeState, name string) bool {
+	state, ok := scopes[name]
+	return !ok || state.Active
+}

@@ -1,0 +1,135 @@
+package rate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// Again asks for periods that are rated already.
+type Again struct {
+	Scopes   []string // nil: all that are active
+	From, To time.Time
+	Since    time.Time // periods whose current commit was made before it
+	Reason   string
+}
+
+// Held says which part of what was asked for cannot be rated now.
+type Held struct {
+	Disabled []string  `json:"disabled,omitempty"` // scopes
+	Vanished []string  `json:"vanished,omitempty"` // scopes of which nothing is known any more
+	Until    time.Time `json:"until,omitzero"`     // later periods are not ready
+	Text     string    `json:"text,omitempty"`
+}
+
+// PlanAgain says which of the periods asked for are to be rated: those whose
+// current commit is older than asked, and those that have none.
+func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
+	var held Held
+	x, err := j.readState(ctx)
+	if err != nil {
+		return nil, held, err
+	}
+	p := Plan{terms: x.terms, asked: true, reason: again.Reason}
+	// All months count here, closed ones as well: there a new revision is a
+	// correction.
+	everything := time.Unix(0, 0).UTC()
+	if x.usages, err = j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), everything); err != nil {
+		return nil, held, err
+	}
+	if x.commits, err = j.Store.CommitScopes(ctx, everything); err != nil {
+		return nil, held, err
+	}
+	ready, waiting := windows(x.usages, x.commits, x.scopes, x.marks, j.Options)
+	p.Waiting = waiting
+	byScope := map[string]store.DueWindow{}
+	for _, w := range ready {
+		byScope[w.Scope] = w
+	}
+	known := map[string]bool{}
+	for _, u := range x.usages {
+		known[u.Scope] = true
+	}
+	for _, c := range x.commits {
+		known[c.Scope] = true
+		w, ok := byScope[c.Scope]
+		if !ok && isActive(x.scopes, c.Scope) {
+			w = store.DueWindow{Scope: c.Scope, First: c.First, Until: c.Last.Add(j.Options.Period)}
+		}
+		if last := c.Last.Add(j.Options.Period); last.After(w.Until) {
+			w.Until = last // what was rated once may be rated again
+		}
+		if isActive(x.scopes, c.Scope) {
+			byScope[c.Scope] = w
+		}
+	}
+	names := again.Scopes
+	if names == nil {
+		names = slices.Sorted(maps.Keys(byScope))
+	}
+	held.Until = again.To
+	for _, name := range names {
+		_, listed := x.scopes[name]
+		w, ok := byScope[name]
+		switch {
+		case !isActive(x.scopes, name):
+			held.Disabled = append(held.Disabled, name)
+			continue
+		case !ok && !known[name] && !listed:
+			held.Vanished = append(held.Vanished, name)
+			continue
+		case !ok:
+			continue
+		}
+		if w.Until.Before(held.Until) {
+			held.Until = w.Until
+		}
+		w.First, w.Until, w.Again = later(w.First, again.From), earlier(w.Until, again.To), again.Since
+		if w.First.Before(w.Until) {
+			p.windows = append(p.windows, w)
+		}
+	}
+	if again.Scopes == nil {
+		held.Until = time.Time{} // each scope as far as it is ready
+	} else if !held.Until.Before(again.To) {
+		held.Until = time.Time{}
+	}
+	held.Text = held.text(waiting)
+	p.windows, p.Waiting = withPlan(p.windows, p.Waiting, p.terms.plans)
+	if err := j.due(ctx, &p, nil); err != nil {
+		return nil, held, err
+	}
+	return &p, held, p.expired
+}
+
+func (h Held) text(waiting []Waiting) string {
+	var parts []string
+	if len(h.Disabled) > 0 {
+		parts = append(parts, fmt.Sprintf("%s disabled", list("scope", h.Disabled)))
+	}
+	if !h.Until.IsZero() {
+		text := fmt.Sprintf("periods from %s are not ready", h.Until.Format(time.RFC3339))
+		for _, w := range waiting {
+			text += ": " + w.Reason
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// list names a few things.
+func list(noun string, names []string) string {
+	switch n := len(names); {
+	case n == 1:
+		return noun + " " + names[0] + " is"
+	case n <= 5:
+		return noun + "s " + strings.Join(names, ", ") + " are"
+	default:
+		return fmt.Sprintf("%d %ss (%s, …) are", n, noun, strings.Join(names[:5], ", "))
+	}
+}

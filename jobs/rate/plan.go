@@ -1,0 +1,220 @@
+package rate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// Plan is what a run would do.
+type Plan struct {
+	Periods uint64         `json:"periods"`
+	Scopes  int            `json:"scopes"`
+	From    *time.Time     `json:"from,omitempty"`
+	To      *time.Time     `json:"to,omitempty"`
+	Passes  int            `json:"passes"`
+	Rows    uint64         `json:"estimated_usage_rows"`
+	Days    []store.DueDay `json:"days"`
+	Waiting []Waiting      `json:"waiting"`
+	Expired uint64         `json:"expired_periods,omitempty"` // due, but older than their tier keeps
+
+	windows   []store.DueWindow
+	closed    []ratebatch.Month // months whose periods are left alone
+	asked     bool              // for by a person
+	reason    string
+	chunks    []chunk
+	terms     terms
+	expired   error
+	complete  []store.MonthState // months in which nothing is due
+	overtakes bool               // rates what others rated first by other usage
+}
+
+// state is what the decision on due periods rests on.
+type state struct {
+	terms   terms
+	closed  []ratebatch.Month
+	usages  []store.ScopeUsage
+	commits []store.CommitScope
+	scopes  map[string]store.ScopeState
+	marks   map[string]store.Watermark
+}
+
+func (j *Job) readState(ctx context.Context) (*state, error) {
+	if err := j.Options.Validate(); err != nil {
+		return nil, err
+	}
+	if err := j.Store.CheckSchema(ctx); err != nil {
+		return nil, err
+	}
+	var x state
+	var err error
+	if x.terms, err = j.readTerms(ctx); err != nil {
+		return nil, err
+	}
+	if err := j.checkMetrics(ctx, x.terms); err != nil {
+		return nil, err
+	}
+	if x.closed, err = j.closedMonths(ctx); err != nil {
+		return nil, err
+	}
+	since := openSince(x.closed)
+	if x.usages, err = j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), since); err != nil {
+		return nil, err
+	}
+	if x.commits, err = j.Store.CommitScopes(ctx, since); err != nil {
+		return nil, err
+	}
+	if x.scopes, err = j.Store.ScopeStates(ctx); err != nil {
+		return nil, err
+	}
+	if x.marks, err = j.Store.Watermarks(ctx); err != nil {
+		return nil, err
+	}
+	return &x, j.checkPeriodLength(ctx, since)
+}
+
+// Plan reads the state and says which periods are due. It writes nothing.
+func (j *Job) Plan(ctx context.Context) (*Plan, error) {
+	x, err := j.readState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := Plan{terms: x.terms, closed: x.closed}
+	p.windows, p.Waiting = windows(x.usages, x.commits, x.scopes, x.marks, j.Options)
+	p.windows = outside(p.windows, p.closed)
+	p.windows, p.Waiting = withPlan(p.windows, p.Waiting, p.terms.plans)
+	p.windows = j.Options.Shard.windows(p.windows)
+	// Months in which nothing was due and nothing has changed need no look.
+	states, err := j.Store.MonthStates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	hints, err := j.Store.CompleteMonths(ctx)
+	if err != nil {
+		return nil, err
+	}
+	current := hashWindows(p.windows, states)
+	skip := []time.Time{}
+	for month, now := range current {
+		if hint, ok := hints[month]; ok && hint == now {
+			skip = append(skip, month)
+		}
+	}
+	if err := j.due(ctx, &p, skip); err != nil {
+		return nil, err
+	}
+	for month, now := range current {
+		due := slices.ContainsFunc(p.Days, func(d store.DueDay) bool { return monthOf(d.Day).Equal(month) })
+		if !due && !slices.ContainsFunc(skip, month.Equal) && p.Expired == 0 {
+			p.complete = append(p.complete, now)
+		}
+	}
+	return &p, nil
+}
+
+// due counts the due periods of the plan's windows and cuts them into passes.
+func (j *Job) due(ctx context.Context, p *Plan, skip []time.Time) error {
+	if err := j.cutExpired(ctx, p, skip); err != nil {
+		return err
+	}
+	var err error
+	if p.Days, err = j.Store.DueDays(ctx, p.windows, j.Options.Period, skip); err != nil {
+		return err
+	}
+	for _, d := range p.Days {
+		p.Periods += d.Periods
+	}
+	if p.Periods == 0 {
+		return nil
+	}
+	from, to := p.Days[0].Day, p.Days[len(p.Days)-1].Day.AddDate(0, 0, 1)
+	p.From, p.To = &from, &to
+	var clipped []store.DueWindow
+	for _, w := range p.windows {
+		if w.First, w.Until = later(w.First, from), earlier(w.Until, to); w.First.Before(w.Until) {
+			clipped = append(clipped, w)
+		}
+	}
+	if p.Scopes, err = j.Store.DueScopeCount(ctx, clipped, j.Options.Period, from, to); err != nil {
+		return err
+	}
+	p.Scopes = max(p.Scopes, 1) // a conflict is a due period of a scope that is rated
+	rows, err := j.Store.TierRows(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	for _, n := range rows {
+		p.Rows += n
+	}
+	maxRows := j.Options.MaxPassRows
+	if maxRows == 0 {
+		maxRows = DefaultMaxPassRows
+	}
+	p.chunks = chunks(p.Days, rows, p.terms.edges(from, to), maxRows, maxPassPeriods)
+	p.Passes = len(p.chunks)
+	return nil
+}
+
+// cutExpired takes out of the windows what its tier no longer holds for sure:
+// an empty answer is not zero usage. What is due there is an error at the end,
+// after everything else was rated.
+func (j *Job) cutExpired(ctx context.Context, p *Plan, skip []time.Time) error {
+	oldest, keep, err := j.Store.OldestRatable(ctx, j.Options.Now, j.Options.Period)
+	if err != nil || oldest.IsZero() {
+		return err
+	}
+	var gone, kept []store.DueWindow
+	for _, w := range p.windows {
+		if w.First.Before(oldest) {
+			before := w
+			before.Until = earlier(w.Until, oldest)
+			gone = append(gone, before)
+			w.First = oldest
+		}
+		if w.First.Before(w.Until) {
+			kept = append(kept, w)
+		}
+	}
+	p.windows = kept
+	days, err := j.Store.DueDays(ctx, gone, j.Options.Period, skip)
+	if err != nil {
+		return err
+	}
+	for _, d := range days {
+		p.Expired += d.Periods
+	}
+	if p.Expired > 0 {
+		p.expired = &ratebatch.HaltError{
+			Period: ratebatch.Period{Begin: days[0].Day, End: earlier(days[len(days)-1].Day.AddDate(0, 0, 1), oldest)},
+			Err:    fmt.Errorf("%d periods are due, but their tier keeps usage for %s only: an empty answer would not mean zero usage", p.Expired, keep),
+			Hint:   "if the usage is still there, keep it with 'ratebatch migrate --retention hourly=…', else close the month or start later with --first-period DATE",
+		}
+	}
+	return nil
+}
+
+// CheckPeriodLength says whether periods of the length in the options may be
+// rated in the months that are open.
+func (j *Job) CheckPeriodLength(ctx context.Context) error {
+	closed, err := j.closedMonths(ctx)
+	if err != nil {
+		return err
+	}
+	return j.checkPeriodLength(ctx, openSince(closed))
+}
+
+// checkPeriodLength refuses to rate time in periods of one length that is
+// rated in periods of another: it would be billed twice.
+func (j *Job) checkPeriodLength(ctx context.Context, since time.Time) error {
+	scope, p, err := j.Store.OtherPeriod(ctx, j.Options.Period, since)
+	if err != nil || scope == "" {
+		return err
+	}
+	return &ratebatch.HaltError{Scope: scope, Period: p,
+		Err:  fmt.Errorf("rated as a period of %s, not %s: both would bill the same time twice", p.Length(), j.Options.Period),
+		Hint: fmt.Sprintf("use --period %s, or close the month and change the length from the next one on", p.Length())}
+}

@@ -1,0 +1,100 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/google/uuid"
+)
+
+// Watermark says up to when a region's input is complete, and who says so.
+type Watermark struct {
+	Region        string
+	CompleteUntil time.Time
+	Source        string
+}
+
+// Watermarks lists the watermark of each region that has one.
+func (s *Store) Watermarks(ctx context.Context) (map[string]Watermark, error) {
+	list, err := Collect(ctx, s, "watermarks", nil, func(rows driver.Rows) (Watermark, error) {
+		var w Watermark
+		err := rows.Scan(&w.Region, &w.CompleteUntil, &w.Source)
+		return w, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]Watermark, len(list))
+	for _, w := range list {
+		out[w.Region] = w
+	}
+	return out, nil
+}
+
+// ScopeState is what was last said of a scope.
+type ScopeState struct {
+	Scope     string    `json:"scope"`
+	Active    bool      `json:"active"`
+	Name      string    `json:"name,omitempty"`
+	Domain    string    `json:"domain,omitempty"`
+	Fetcher   string    `json:"fetcher"`
+	Reason    string    `json:"reason,omitempty"`
+	ChangedAt time.Time `json:"changed_at"`
+}
+
+// ScopeStates lists the scopes that someone enabled, disabled or fetched.
+func (s *Store) ScopeStates(ctx context.Context) (map[string]ScopeState, error) {
+	list, err := Collect(ctx, s, "scope_states", nil, func(rows driver.Rows) (ScopeState, error) {
+		var x ScopeState
+		err := rows.Scan(&x.Scope, &x.Active, &x.Name, &x.Domain, &x.Fetcher, &x.Reason, &x.ChangedAt)
+		return x, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]ScopeState, len(list))
+	for _, x := range list {
+		out[x.Scope] = x
+	}
+	return out, nil
+}
+
+// CommitScope is a scope that has commits, with the begins of its first and
+// last period.
+type CommitScope struct {
+	Scope       string
+	First, Last time.Time
+}
+
+// CommitScopes lists the scopes that have commits at or after since.
+func (s *Store) CommitScopes(ctx context.Context, since time.Time) ([]CommitScope, error) {
+	return Collect(ctx, s, "commit_scopes", Params{"since": since}, func(rows driver.Rows) (CommitScope, error) {
+		var c CommitScope
+		err := rows.Scan(&c.Scope, &c.First, &c.Last)
+		c.First, c.Last = c.First.UTC(), c.Last.UTC()
+		return c, err
+	})
+}
+
+// ScopeFailure says why periods of a scope were not rated while others were.
+type ScopeFailure struct {
+	Scope    string    `json:"scope"`
+	Begin    time.Time `json:"begin"`
+	Error    string    `json:"error"`
+	FailedAt time.Time `json:"failed_at"`
+}
+
+// NoteFailure records a scope's failure.
+func (s *Store) NoteFailure(ctx context.Context, f ScopeFailure, attempt uuid.UUID) error {
+	return s.Exec(ctx, "insert_scope_failure", Params{"scope": f.Scope, "begin": f.Begin, "run_id": attempt, "error": f.Error})
+}
+
+// ScopeFailures lists the last failure of each scope that was not rated since.
+func (s *Store) ScopeFailures(ctx context.Context) ([]ScopeFailure, error) {
+	return Collect(ctx, s, "scope_failures", nil, func(rows driver.Rows) (ScopeFailure, error) {
+		var f ScopeFailure
+		err := rows.Scan(&f.Scope, &f.Begin, &f.Error, &f.FailedAt)
+		return f, err
+	})
+}

@@ -1,0 +1,140 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+)
+
+// ScopeUsage says that a scope has usage in a region, and from when on.
+type ScopeUsage struct {
+	Scope, Region string
+	FirstUsage    time.Time
+}
+
+// UsageTable is a table with usage: which column says whose it is, where and
+// when.
+type UsageTable struct {
+	Table, Scope, Region, Time string
+	Tier                       bool // one of our own tiers, which say when a row was refreshed
+}
+
+// HourlyTiers are the tables that the built-in metrics read.
+func HourlyTiers() []UsageTable {
+	var out []UsageTable
+	for _, table := range []string{"instance_metrics_hourly", "port_volume_hourly", "disk_metrics_hourly"} {
+		out = append(out, UsageTable{Table: table, Scope: "project_id", Region: "region", Time: "bucket", Tier: true})
+	}
+	return out
+}
+
+// rows is the SELECT of scope, region, bucket and, of tiers, refreshed_at.
+func (t UsageTable) rows(refreshedSince bool) string {
+	scope := "toString(" + quoteIdentifier(t.Scope) + ")"
+	region := "''"
+	if t.Region != "" {
+		region = "toString(" + quoteIdentifier(t.Region) + ")"
+	}
+	parts := strings.Split(t.Table, ".")
+	for i := range parts {
+		parts[i] = quoteIdentifier(parts[i])
+	}
+	text := fmt.Sprintf("SELECT if(%[1]s = '', 'unattributed', %[1]s) AS scope, %[2]s AS region, toDateTime(%[3]s, 'UTC') AS bucket", scope, region, quoteIdentifier(t.Time))
+	if refreshedSince {
+		return text + ", refreshed_at FROM " + strings.Join(parts, ".") + " WHERE refreshed_at >= toDateTime({since:DateTime64(6, 'UTC')}, 'UTC')"
+	}
+	return text + " FROM " + strings.Join(parts, ".")
+}
+
+func usageRows(tables []UsageTable, refreshedSince bool) string {
+	var all []string
+	for _, t := range tables {
+		if t.Tier || !refreshedSince {
+			all = append(all, t.rows(refreshedSince))
+		}
+	}
+	return strings.Join(all, " UNION ALL ")
+}
+
+// ScopeUsages lists the scopes that have usage at or after since.
+func (s *Store) ScopeUsages(ctx context.Context, tables []UsageTable, since time.Time) ([]ScopeUsage, error) {
+	var out []ScopeUsage
+	text := strings.ReplaceAll(SQL("usage_scopes"), "/* ROWS */", usageRows(tables, false))
+	err := s.each(WithParams(ctx, Params{"since": since}), "usage_scopes", text, func(rows driver.Rows) error {
+		var u ScopeUsage
+		err := rows.Scan(&u.Scope, &u.Region, &u.FirstUsage)
+		out = append(out, u)
+		return err
+	})
+	return out, err
+}
+
+// TierRetention is how long a tier's table keeps rows by their own time; zero
+// if it has no TTL.
+func (s *Store) TierRetention(ctx context.Context, table string) (time.Duration, error) {
+	var text string
+	if err := s.Row(ctx, "tier_retention", Params{"table": table}, &text); err != nil {
+		return 0, err
+	}
+	if text == "" {
+		return 0, nil
+	}
+	return time.ParseDuration(text + "s")
+}
+
+// TierRows estimates the usage rows of each day from the sizes of the tiers:
+// instances are read by three metrics of the built-in set, ports and disks by two.
+func (s *Store) TierRows(ctx context.Context, from, to time.Time) (map[time.Time]uint64, error) {
+	rows, err := s.Rows(ctx, "tier_rows", Params{"from": from.UTC().Format(time.DateOnly), "to": to.UTC().Format(time.DateOnly)})
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[time.Time]uint64{}
+	for rows.Next() {
+		var day time.Time
+		var n uint64
+		if err := rows.Scan(&day, &n); err != nil {
+			return nil, err
+		}
+		out[day.UTC()] = n
+	}
+	return out, rows.Err()
+}
+
+// CheckUsage has the server resolve a metric's usage query without running it.
+func (s *Store) CheckUsage(ctx context.Context, metric, usage string) error {
+	ctx = WithParams(ctx, Params{"from": time.Unix(0, 0), "to": time.Unix(0, 0)})
+	err := s.conn.Exec(ctx, "EXPLAIN "+usage)
+	if IsCode(err, codeUnknownIdentifier) || IsCode(err, codeUnknownTable) || IsCode(err, codeUnknownDatabase) || IsCode(err, codeNoSuchColumn) {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("metric %s names a table or column that is not there: %s", metric, ShortException(err)), Hint: "correct metrics.yaml and run 'ratebatch metrics apply FILE'"}
+	}
+	if err != nil {
+		return fmt.Errorf("metric %s: %w", metric, describe(err))
+	}
+	return nil
+}
+
+// OldestRatable is the begin of the oldest period whose usage its tier keeps
+// for sure, and for how long the tier keeps it; zero if it has no TTL.
+func (s *Store) OldestRatable(ctx context.Context, now time.Time, period time.Duration) (time.Time, time.Duration, error) {
+	tier := "instance_metrics_hourly"
+	if period%time.Hour != 0 {
+		tier = "instance_metrics_5min"
+	}
+	keep, err := s.TierRetention(ctx, tier)
+	if err != nil || keep == 0 {
+		return time.Time{}, 0, err
+	}
+	edge := now.Add(-keep)
+	oldest := ratebatch.PeriodAt(edge, period)
+	if oldest.Begin.Before(edge) {
+		oldest = oldest.Next()
+	}
+	return oldest.Begin, keep, nil
+}
