@@ -26,36 +26,55 @@ type benchSize struct {
 	scopes, instances, hours int // usage of the rate benchmarks
 	runs                     int
 	engineRows               int
+	growth                   growth
 	exported                 exportbench.Cloud
 }
 
 // benchSizes: the full size is the one that the limits are promised for, 14.4
 // million rows; the middle one takes minutes and shows the same ratios.
 var benchSizes = map[string]benchSize{
-	"quick":  {scopes: 50, instances: 20, hours: 24, runs: 3, engineRows: 50_000, exported: exportbench.MonthQuick},
-	"middle": {scopes: 500, instances: 40, hours: 96, runs: 5, engineRows: 1_000_000, exported: exportbench.Cloud{Month: "2026-03", Scopes: 100, Resources: 20, Hours: 720}},
-	"full":   {scopes: 500, instances: 40, hours: 720, runs: 5, engineRows: 1_000_000, exported: exportbench.Month},
+	"quick":  {scopes: 50, instances: 20, hours: 24, runs: 3, engineRows: 50_000, growth: growthQuick, exported: exportbench.MonthQuick},
+	"middle": {scopes: 500, instances: 40, hours: 96, runs: 5, engineRows: 1_000_000, growth: growthMiddle, exported: exportbench.Cloud{Month: "2026-03", Scopes: 100, Resources: 20, Hours: 720}},
+	"full":   {scopes: 500, instances: 40, hours: 720, runs: 5, engineRows: 1_000_000, growth: growthFull, exported: exportbench.Month},
 }
 
-// suite is one group of figures.
+// suite is one group of figures, some of which are series too.
 type suite struct {
 	name string
-	run  func(ctx context.Context, p *program, dir string, size benchSize) ([]bench.Figure, error)
+	run  func(ctx context.Context, p *program, dir string, size benchSize) ([]bench.Figure, []bench.Series, error)
+}
+
+type figuresOnly func(ctx context.Context, p *program, dir string, size benchSize) ([]bench.Figure, error)
+
+func (f figuresOnly) run(ctx context.Context, p *program, dir string, size benchSize) ([]bench.Figure, []bench.Series, error) {
+	figures, err := f(ctx, p, dir, size)
+	return figures, nil, err
 }
 
 var suites = []suite{
-	{"engine", benchEngine},
-	{"kafka", benchKafka},
-	{"ingest", benchIngest},
-	{"agent", benchAgent},
-	{"storage", benchStorage},
-	{"rate", benchRate},
-	{"rules", benchRules},
-	{"tiers", benchTiers},
-	{"catchup", benchCatchup},
-	{"state", benchState},
-	{"export", benchExport},
-	{"api", benchAPI},
+	{"engine", figuresOnly(benchEngine).run},
+	{"kafka", figuresOnly(benchKafka).run},
+	{"ingest", figuresOnly(benchIngest).run},
+	{"agent", figuresOnly(benchAgent).run},
+	{"storage", figuresOnly(benchStorage).run},
+	{"rate", figuresOnly(benchRate).run},
+	{"peer", figuresOnly(benchPeer).run},
+	{"rules", figuresOnly(benchRules).run},
+	{"tiers", figuresOnly(benchTiers).run},
+	{"growth", benchGrowth},
+	{"history", figuresOnly(benchHistory).run},
+	{"catchup", figuresOnly(benchCatchup).run},
+	{"state", figuresOnly(benchState).run},
+	{"export", figuresOnly(benchExport).run},
+	{"api", figuresOnly(benchAPI).run},
+}
+
+func suiteNames() string {
+	names := make([]string, len(suites))
+	for i, s := range suites {
+		names[i] = s.name
+	}
+	return strings.Join(names, ", ")
 }
 
 func newBenchCmd(p *program) *cobra.Command {
@@ -79,18 +98,18 @@ speed does not matter; limits are those the project promises.`,
 			case full:
 				size = "full"
 			}
-			return p.bench(cmd.Context(), benchSizes[size], only, out)
+			return p.bench(cmd.Context(), size, only, out)
 		},
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "every benchmark once, small: that none rots")
 	cmd.Flags().BoolVar(&full, "full", false, "the sizes that the limits are promised for: half an hour")
-	cmd.Flags().StringVar(&only, "only", "", "only this group: engine, kafka, storage, rate, rules, state, export or api")
+	cmd.Flags().StringVar(&only, "only", "", "only this group: "+suiteNames())
 	cmd.Flags().StringVar(&out, "out", "bench/results.json", "where to write the figures")
 	return cmd
 }
 
-func (p *program) bench(ctx context.Context, size benchSize, only, out string) error {
-	var figures []bench.Figure
+func (p *program) bench(ctx context.Context, size, only, out string) error {
+	report := bench.Report{Version: version, At: p.now().UTC(), Size: size, Machine: bench.ThisMachine()}
 	found := false
 	for _, s := range suites {
 		if only != "" && only != s.name {
@@ -103,23 +122,25 @@ func (p *program) bench(ctx context.Context, size benchSize, only, out string) e
 		if err != nil {
 			return err
 		}
-		some, err := s.run(ctx, p, dir, size)
+		figures, series, err := s.run(ctx, p, dir, benchSizes[size])
 		if removeErr := os.RemoveAll(dir); err == nil {
 			err = removeErr
 		}
 		if err != nil {
 			return fmt.Errorf("bench %s: %w", s.name, err)
 		}
-		figures = append(figures, some...)
+		report.Figures, report.Series = append(report.Figures, figures...), append(report.Series, series...)
 		fmt.Fprintf(p.stderr, "bench %s: %.1f s\n", s.name, p.now().Sub(started).Seconds())
 	}
 	if !found {
-		return &ratebatch.ConfigError{Err: fmt.Errorf("no group of benchmarks is called %q", only)}
+		return &ratebatch.ConfigError{Err: fmt.Errorf("no group of benchmarks is called %q", only), Hint: "the groups are " + suiteNames()}
 	}
-	if err := bench.Print(p.stdout, figures); err != nil {
+	m := report.Machine
+	fmt.Fprintf(p.stdout, "ratebatch %s, size %s, %s on %d × %s, %d MiB\n", report.Version, size, m.System, m.CPUs, m.CPU, m.MemoryMiB)
+	if err := bench.Print(p.stdout, report.Figures); err != nil {
 		return err
 	}
-	return bench.Write(out, figures)
+	return report.Write(out)
 }
 
 func benchEngine(ctx context.Context, _ *program, dir string, size benchSize) ([]bench.Figure, error) {
@@ -223,47 +244,37 @@ func measureRate(ctx context.Context, p *program, e *engine.Engine, s *store.Sto
 	}
 	p.log.DebugContext(ctx, "rate benchmark", "rows", simple.UsageRows, "forms", simple.Forms, "rounded_forms", rounded.Forms, "fold", simple.Fold, "fingerprint", simple.Fingerprint, "readback", simple.Readback)
 	copied, spread := bench.Median(simple.Copy)
-	figures = []bench.Figure{
+	return []bench.Figure{
 		figure("rate_vs_copy", simple.Rating, simple.Copy, 1.3),
 		figure("rate_rounded_vs_copy", rounded.Rating, rounded.Copy, 1.4),
 		figure("dedup_vs_plain", simple.Copy, simple.CopyPlain, 0),
 		{Name: "copy", Value: float64(simple.UsageRows) / copied.Seconds(), Unit: "rows/s", Runs: len(simple.Copy), Spread: spread},
-	}
-	last, err := benchWholePass(ctx, p, s, size)
-	return append(figures, last...), err
+	}, nil
 }
 
 // measurePlan times a pass by this plan and metric set.
 func measurePlan(ctx context.Context, p *program, s *store.Store, size benchSize, planBody, metricsBody []byte, from time.Time) (rate.Measurement, error) {
-	for _, x := range []struct {
-		v    versioned
-		body []byte
-	}{{planVersions(), planBody}, {metricVersions(), metricsBody}} {
-		digest, currency, _, err := x.v.read("bench.yaml", x.body)
-		if err != nil {
-			return rate.Measurement{}, err
-		}
-		if _, err := s.AddVersion(ctx, x.v.kind, store.Version{Digest: digest, Body: string(x.body), Currency: currency, ValidFrom: from}); err != nil {
-			return rate.Measurement{}, err
-		}
+	if err := addVersions(ctx, s, planBody, metricsBody, from); err != nil {
+		return rate.Measurement{}, err
 	}
 	job := &rate.Job{Store: s, Log: p.log, Options: rate.Options{Now: bench.UsageBegin.Add(time.Duration(size.hours+48) * time.Hour), Period: time.Hour, WaitPeriods: 2,
 		First: rate.FirstPeriod{Kind: "usage"}, MaxPassRows: 1 << 40}}
 	return job.Measure(ctx, size.runs)
 }
 
-// benchWholePass runs the job itself once, from hourly usage to committed lines.
-func benchWholePass(ctx context.Context, p *program, s *store.Store, size benchSize) ([]bench.Figure, error) {
-	job := &rate.Job{Store: s, Log: p.log, Options: rate.Options{Now: bench.UsageBegin.Add(time.Duration(size.hours+48) * time.Hour), Period: time.Hour, WaitPeriods: 2,
-		First: rate.FirstPeriod{Kind: "usage"}}}
-	result, err := p.runRate(ctx, job, jobOptions{})
-	if err != nil {
-		return nil, err
+// addVersions stores a plan and a metric set in force from then on.
+func addVersions(ctx context.Context, s *store.Store, planBody, metricsBody []byte, from time.Time) error {
+	for _, x := range []struct {
+		v    versioned
+		body []byte
+	}{{planVersions(), planBody}, {metricVersions(), metricsBody}} {
+		digest, currency, _, err := x.v.read("bench.yaml", x.body)
+		if err != nil {
+			return err
+		}
+		if _, err := s.AddVersion(ctx, x.v.kind, store.Version{Digest: digest, Body: string(x.body), Currency: currency, ValidFrom: from}); err != nil {
+			return err
+		}
 	}
-	// CloudKitty's own code end to end at 1,000 points per scope and period, on
-	// a machine of this kind: 5,247 points a second.
-	const peer = 5247
-	speed := float64(result.Lines) / result.Seconds
-	return []bench.Figure{{Name: "rate_lines_per_second", Value: speed, Unit: "lines/s", Runs: 1},
-		{Name: "rate_vs_peer", Value: speed / peer, Unit: "times the peer's 5,247 points/s", Runs: 1}}, nil
+	return nil
 }

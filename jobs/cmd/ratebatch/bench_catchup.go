@@ -31,17 +31,8 @@ func benchCatchup(ctx context.Context, p *program, dir string, size benchSize) (
 		if err := s.SetWatermark(ctx, store.Watermark{Region: "RegionOne", CompleteUntil: until, Source: "operator"}, "bench"); err != nil {
 			return err
 		}
-		for _, x := range []struct {
-			v    versioned
-			body []byte
-		}{{planVersions(), catchupPlan()}, {metricVersions(), catchupMetrics()}} {
-			digest, currency, _, err := x.v.read("bench.yaml", x.body)
-			if err != nil {
-				return err
-			}
-			if _, err := s.AddVersion(ctx, x.v.kind, store.Version{Digest: digest, Body: string(x.body), Currency: currency, ValidFrom: time.Unix(0, 0)}); err != nil {
-				return err
-			}
+		if err := addVersions(ctx, s, catchupPlan(), catchupMetrics(), time.Unix(0, 0)); err != nil {
+			return err
 		}
 		data := filepath.Join(dir, "data")
 		run, err := runSelf(ctx, p.stderr, "--data", data, "--database", "bench", "rate", "--first-period", "usage", "--output", "json")
