@@ -57,7 +57,7 @@ func benchGrowth(ctx context.Context, p *program, dir string, size benchSize) ([
 		of := bench.Series{Name: "rate_engine_memory_by_" + x.name, X: x.label, Y: "MiB, peak of the engine"}
 		for _, n := range x.sizes {
 			scopes, instances, hours := x.shape(n)
-			run, err := rateOnce(ctx, p, filepath.Join(dir, x.name+strconv.Itoa(n)), scopes, instances, hours)
+			run, err := rateGrown(ctx, p, filepath.Join(dir, x.name+strconv.Itoa(n)), scopes, instances, hours)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%d %s: %w", n, x.name, err)
 			}
@@ -75,13 +75,13 @@ func benchGrowth(ctx context.Context, p *program, dir string, size benchSize) ([
 	return figures, series, nil
 }
 
-// ratedOnce is what one rate from hourly usage to committed lines took.
-type ratedOnce struct {
+// ratedGrown is what one rate from hourly usage to committed lines took.
+type ratedGrown struct {
 	rows, seconds       float64
 	jobPeak, enginePeak float64 // MiB
 }
 
-func rateOnce(ctx context.Context, p *program, dir string, scopes, instances, hours int) (out ratedOnce, err error) {
+func rateGrown(ctx context.Context, p *program, dir string, scopes, instances, hours int) (out ratedGrown, err error) {
 	err = benchDatabase(ctx, p, dir, func(e *engine.Engine, s *store.Store) error {
 		if err := bench.HourlyUsage(ctx, e.Conn(), scopes, instances, hours, 40); err != nil {
 			return err
