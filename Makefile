@@ -1,7 +1,7 @@
 # Ratebatch. 'make help' lists what there is.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build agent dashboard test-dashboard test-browser engine demo test race test-lab lint verify bench bench-quick bench-full fuzz clean check-tools
+.PHONY: help build agent dashboard test-dashboard test-browser engine demo test race test-lab lint verify bench bench-quick bench-full release test-release fuzz clean check-tools
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -89,8 +89,11 @@ bin/tools/nfpm-$(NFPM_VERSION):
 	@GOBIN=$(CURDIR)/bin/tools go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
 	@mv bin/tools/nfpm $@
 
-release: check-tools bin/tools/nfpm-$(NFPM_VERSION) ## archives, deb, rpm, bills of materials and checksums into dist/
+release: check-tools dashboard bin/tools/nfpm-$(NFPM_VERSION) ## archives, deb, rpm, bills of materials and checksums into dist/
 	go run ./deploy/release -version $(VERSION) -epoch $$(git log -1 --format=%ct) -nfpm bin/tools/nfpm-$(NFPM_VERSION) -out dist
+
+test-release: release ## what make release wrote: installed, run and compared
+	RATEBATCH_TEST_RELEASE=$(CURDIR)/dist go test -count=1 -run '^TestRelease' -v ./deploy/release
 
 FUZZTIME ?= 20s
 fuzz: ## run each fuzz target for FUZZTIME

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	appyaml "github.com/goccy/go-yaml"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -108,7 +108,8 @@ func decode(t *testing.T, name, text string) string {
 	if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	into := map[string]any{"CronJob": &batchv1.CronJob{}, "Job": &batchv1.Job{}, "Namespace": &corev1.Namespace{}, "ConfigMap": &corev1.ConfigMap{}, "NetworkPolicy": &networkingv1.NetworkPolicy{}}[kind.Kind]
+	into := map[string]any{"CronJob": &batchv1.CronJob{}, "Job": &batchv1.Job{}, "Namespace": &corev1.Namespace{}, "ConfigMap": &corev1.ConfigMap{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
+		"Deployment": &appsv1.Deployment{}, "Service": &corev1.Service{}}[kind.Kind]
 	if into == nil {
 		t.Errorf("%s: kind %q is not checked", name, kind.Kind)
 		return ""
@@ -128,7 +129,9 @@ func TestKubernetesTakesTheManifests(t *testing.T) {
 			kustomizations = append(kustomizations, path)
 		case d.Name() == "ratebatch.yaml" || d.Name() == "schedule.yaml": // ours, not Kubernetes'
 		default:
-			decode(t, path, read(t, path))
+			for object := range strings.SplitSeq(read(t, path), "\n---\n") {
+				decode(t, path, object)
+			}
 		}
 		return err
 	})
@@ -168,9 +171,27 @@ func TestOverlaysBuild(t *testing.T) {
 		}
 		kinds := map[string]int{}
 		for object := range strings.SplitSeq(string(out), "\n---\n") {
-			kinds[decode(t, overlay, object)]++
+			kind := decode(t, overlay, object)
+			kinds[kind]++
+			name := regexp.MustCompile(`(?m)^  name: ratebatch-([a-z-]+)$`).FindStringSubmatch(object)
+			if name == nil || kind == "ConfigMap" {
+				continue
+			}
+			// Who it is to ClickHouse; what names nobody is ratebatch_rate, by ratebatch.yaml.
+			user := map[string]string{"ingest": "ratebatch_ingest", "export": "ratebatch_export", "export-closed": "ratebatch_export", "migrate": "admin", "dashboard": "ratebatch_read"}[name[1]]
+			for _, m := range regexp.MustCompile(`clickhouse://(\w+)@`).FindAllStringSubmatch(object, -1) {
+				if m[1] != user {
+					t.Errorf("%s: %s works as %s, want %q", overlay, name[1], m[1], user)
+				}
+			}
+			if strings.Count(object, "clickhouse://") > 0 != (user != "") && kind == "CronJob" {
+				t.Errorf("%s: %s names a user: %v, want %q", overlay, name[1], strings.Contains(object, "clickhouse://"), user)
+			}
+			if strings.Contains(object, "secretName: ratebatch-admin") != (name[1] == "migrate") {
+				t.Errorf("%s: %s sees the wrong secrets", overlay, name[1])
+			}
 		}
-		if kinds["CronJob"] != 7 || kinds["Job"] != 1 || kinds["ConfigMap"] != 1 {
+		if kinds["CronJob"] != 7 || kinds["Job"] != 1 || kinds["ConfigMap"] != 1 || kinds["Deployment"] != 1 || kinds["Service"] != 1 || kinds["NetworkPolicy"] != 2 {
 			t.Errorf("%s: %v", overlay, kinds)
 		}
 		if sharded := bytes.Contains(out, []byte("--shard=$(JOB_COMPLETION_INDEX)/8")); sharded != (overlay == "cluster") {
@@ -179,110 +200,6 @@ func TestOverlaysBuild(t *testing.T) {
 		if bytes.Contains(out, []byte("image: ratebatch\n")) {
 			t.Errorf("%s: an image was not replaced", overlay)
 		}
-	}
-}
-
-// compose is what of a compose file is looked at; keys that it does not know are
-// errors, which is how typing errors are found where no docker compose is.
-type compose struct {
-	Ratebatch any                `yaml:"x-ratebatch"`
-	Services  map[string]service `yaml:"services"`
-	Volumes   map[string]any     `yaml:"volumes"`
-}
-
-type service struct {
-	Image       string            `yaml:"image"`
-	Build       map[string]string `yaml:"build"`
-	Command     []string          `yaml:"command"`
-	Entrypoint  []string          `yaml:"entrypoint"`
-	Environment map[string]string `yaml:"environment"`
-	Ports       []string          `yaml:"ports"`
-	Volumes     []string          `yaml:"volumes"`
-	Restart     string            `yaml:"restart"`
-	User        string            `yaml:"user"`
-	ReadOnly    bool              `yaml:"read_only"`
-	Init        bool              `yaml:"init"`
-	CapDrop     []string          `yaml:"cap_drop"`
-	SecurityOpt []string          `yaml:"security_opt"`
-	Tmpfs       []string          `yaml:"tmpfs"`
-	StopGrace   string            `yaml:"stop_grace_period"`
-	Ulimits     map[string]any    `yaml:"ulimits"`
-	Healthcheck map[string]any    `yaml:"healthcheck"`
-	DependsOn   map[string]struct {
-		Condition string `yaml:"condition"`
-	} `yaml:"depends_on"`
-}
-
-func TestComposeNamesNothingThatIsMissing(t *testing.T) {
-	text := read(t, "compose.yaml")
-	var c compose
-	if err := appyaml.NewDecoder(strings.NewReader(text), appyaml.Strict()).Decode(&c); err != nil {
-		t.Fatal(err)
-	}
-	for name, s := range c.Services {
-		if s.Image == "" {
-			t.Errorf("%s has no image", name)
-		}
-		for other, d := range s.DependsOn {
-			target, ok := c.Services[other]
-			switch {
-			case !ok:
-				t.Errorf("%s waits for %s, which is none", name, other)
-			case d.Condition == "service_healthy" && target.Healthcheck == nil:
-				t.Errorf("%s waits for the health of %s, which has no check", name, other)
-			case d.Condition == "service_completed_successfully" && target.Restart != "":
-				t.Errorf("%s waits for the end of %s, which restarts", name, other)
-			}
-		}
-		for _, v := range s.Volumes {
-			from, _, _ := strings.Cut(v, ":")
-			if strings.HasPrefix(from, ".") {
-				if _, err := os.Stat(from); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-			} else if _, ok := c.Volumes[from]; !ok {
-				t.Errorf("%s: volume %s is not declared", name, from)
-			}
-		}
-		for _, p := range s.Ports {
-			if !strings.HasPrefix(p, "127.0.0.1:") && p != "19092:19092" {
-				t.Errorf("%s publishes %s to everybody", name, p)
-			}
-		}
-		for key, value := range s.Environment {
-			if strings.Contains(strings.ToUpper(key), "PASSWORD") && !strings.HasPrefix(value, "${") {
-				t.Errorf("%s: %s is a password by value", name, key)
-			}
-		}
-	}
-	// Every variable is in .env.example, and none there is unused.
-	example := read(t, ".env.example")
-	used := map[string]bool{}
-	for _, m := range regexp.MustCompile(`\$\{([A-Z0-9_]+)[:}]`).FindAllStringSubmatch(text, -1) {
-		used[m[1]] = true
-	}
-	var listed []string
-	for _, m := range regexp.MustCompile(`(?m)^([A-Z0-9_]+)=(.*)$`).FindAllStringSubmatch(example, -1) {
-		listed = append(listed, m[1])
-		if !used[m[1]] {
-			t.Errorf(".env.example has %s, which nothing uses", m[1])
-		}
-		if (strings.Contains(m[1], "PASSWORD") || strings.Contains(m[1], "SECRET")) && m[2] != "" {
-			t.Errorf(".env.example has a value for %s", m[1])
-		}
-	}
-	for name := range used {
-		if !slices.Contains(listed, name) {
-			t.Errorf(".env.example lacks %s", name)
-		}
-	}
-	if err := exec.Command("docker", "compose", "version").Run(); err != nil {
-		t.Skip("the docker client has no compose; the file was checked by its own schema")
-	}
-	cmd := exec.Command("docker", "compose", "--env-file", "/dev/stdin", "-f", "compose.yaml", "config", "--quiet")
-	cmd.Stdin = strings.NewReader(regexp.MustCompile(`(?m)=$`).ReplaceAllString(example, "=x"))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("docker compose config: %v\n%s", err, out)
 	}
 }
 
@@ -307,6 +224,10 @@ func TestEveryAlertHasARunbookEntry(t *testing.T) {
 	if entries := strings.Count(runbook, "\n## "); entries != len(alerts) {
 		t.Errorf("%d entries for %d alerts", entries, len(alerts))
 	}
+}
+
+// Each alert at its edge, with what it says: prometheus/ratebatch.rules_test.yaml.
+func TestAlertRules(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Skip("promtool is not installed (Debian: apt-get install prometheus)")
@@ -368,7 +289,7 @@ func TestScriptsAndGrants(t *testing.T) {
 
 func TestTheDockerfileBuildsWhatItNames(t *testing.T) {
 	text := read(t, "Dockerfile")
-	for _, want := range []string{"CGO_ENABLED=0 go build -tags static", "USER 65532:65532", "AS engine", "AS ratebatch", "FROM ${BASE_IMAGE}", "engine install"} {
+	for _, want := range []string{"CGO_ENABLED=0 go build -tags static", "USER 65532:65532", "AS engine", "AS ratebatch", "AS dashboard", "COPY --from=dashboard", "FROM ${BASE_IMAGE}", "engine install"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("Dockerfile lacks %q", want)
 		}

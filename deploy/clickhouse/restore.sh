@@ -3,8 +3,8 @@
 #
 #   CLICKHOUSE_PASSWORD=… sh restore.sh "Disk('backups', 'ratebatch-2026-12-01')"
 #
-# Then: 'ratebatch migrate' (tables that were left out), 'ratebatch doctor', 'ratebatch reconcile --month …', and only then
-# the schedule again. Usage that ingest wrote after the backup comes again from Kafka while the brokers keep it: set the
+# Then: 'ratebatch migrate' (it makes what the backup leaves out; with --retention … if yours is not the default), 'ratebatch
+# doctor', 'ratebatch reconcile --month …', and only then the schedule again. Usage that ingest wrote after the backup comes again from Kafka while the brokers keep it: set the
 # consumer group back to the backup's time. Samples that come twice count once.
 set -eu
 from=${1:?where from: Disk(…), File(…) or S3(…)}

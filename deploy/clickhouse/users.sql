@@ -29,6 +29,8 @@ REVOKE INSERT ON ratebatch.month_commits FROM ratebatch_ingest;
 GRANT SELECT, INSERT, ALTER DELETE, ALTER UPDATE, TRUNCATE ON ratebatch.* TO ratebatch_rate;
 GRANT ALTER DROP PARTITION ON ratebatch.* TO ratebatch_rate;
 GRANT KILL QUERY ON *.* TO ratebatch_rate;
+-- rate and rollup let the views that fill the tiers catch up, and wait for them.
+GRANT SYSTEM VIEWS ON ratebatch.* TO ratebatch_rate;
 GRANT CREATE TEMPORARY TABLE ON *.* TO ratebatch_rate;
 
 -- export reads, and notes what it delivered.

@@ -72,10 +72,18 @@ func (r *release) run() error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(work) }() // it is the system's temporary folder
+	for _, arch := range r.archs {
+		if err := r.programs(arch, filepath.Join(work, arch)); err != nil {
+			return err
+		}
+	}
 	// Pages and completions come from the program itself, so they fit it.
-	host := filepath.Join(work, "host")
-	if err := r.build(host, "./jobs/cmd/ratebatch", "", runtime.GOARCH); err != nil {
-		return err
+	host := filepath.Join(work, runtime.GOARCH, "ratebatch")
+	if !slices.Contains(r.archs, runtime.GOARCH) {
+		host = filepath.Join(work, "host", "ratebatch")
+		if err := r.build(host, "./jobs/cmd/ratebatch", "", runtime.GOARCH); err != nil {
+			return err
+		}
 	}
 	shared := filepath.Join(work, "shared")
 	if err := r.documents(host, shared); err != nil {
@@ -136,9 +144,8 @@ func (r *release) documents(host, to string) error {
 	return nil
 }
 
-// arch builds the archive, the bills of materials and the packages of one
-// architecture.
-func (r *release) arch(arch, shared, root string) error {
+// programs builds those of one architecture, and the bill of materials of each.
+func (r *release) programs(arch, root string) error {
 	for _, p := range programs {
 		file := filepath.Join(root, p.name)
 		if err := r.build(file, p.pkg, p.tags, arch); err != nil {
@@ -152,6 +159,11 @@ func (r *release) arch(arch, shared, root string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// arch makes the archive and the packages of one architecture.
+func (r *release) arch(arch, shared, root string) error {
 	if err := copyTree(shared, root); err != nil {
 		return err
 	}
