@@ -49,18 +49,18 @@ func benchTiers(ctx context.Context, p *program, dir string, size benchSize) (fi
 	var steady [2][]time.Duration
 	for i, tiers := range []bool{false, true} {
 		err = benchDatabase(ctx, p, filepath.Join(dir, fmt.Sprint(i)), func(e *engine.Engine, s *store.Store) error {
-			if err := bench.HourlyUsage(ctx, e.Conn(), size.scopes, size.instances, size.hours, 40); err != nil {
+			if err := bench.HourlyUsage(ctx, e.Conn(), size.scopes, size.instances, size.tierHours, 40); err != nil {
 				return err
 			}
-			end := bench.UsageBegin.Add(time.Duration(size.hours) * time.Hour)
-			if err := s.SetWatermark(ctx, store.Watermark{Region: "RegionOne", CompleteUntil: end, Source: "operator"}, "bench"); err != nil {
-				return err
-			}
-			m, err := measurePlan(ctx, p, s, size, tierPlan(tiers), tierMetrics(), time.Unix(0, 0))
-			if err != nil {
+			end := bench.UsageBegin.Add(time.Duration(size.tierHours) * time.Hour)
+			if err := completeUntil(ctx, s, end); err != nil {
 				return err
 			}
 			if tiers {
+				m, err := measurePlan(ctx, p, s, size, tierPlan(true), tierMetrics(), time.Unix(0, 0))
+				if err != nil {
+					return err
+				}
 				// What came before each period is worked out by a statement of its own,
 				// once; it is part of the pass.
 				passes := make([]time.Duration, len(m.Rating))
@@ -69,7 +69,10 @@ func benchTiers(ctx context.Context, p *program, dir string, size benchSize) (fi
 				}
 				median, spread := bench.Median(passes)
 				figures = append(figures, bench.Figure{Name: "tiers_vs_copy", Value: median.Seconds(), Unit: "s", Ratio: bench.MedianRatio(passes, m.Copy), Limit: 1.6, Runs: len(passes), Spread: spread})
+			} else if err := addVersions(ctx, s, tierPlan(false), tierMetrics(), time.Unix(0, 0)); err != nil {
+				return err
 			}
+			var err error
 			steady[i], err = steadyHours(ctx, p, s, end, size.runs)
 			return err
 		})
