@@ -1,10 +1,13 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,14 +22,13 @@ import (
 type costCache struct {
 	mu   sync.Mutex
 	days map[ratebatch.Period]*costDay
-	top  topPrices
 	used int64
 }
 
 // costDay are the sums of one day, or of a part of one.
 type costDay struct {
 	mu    sync.Mutex // held while it is read
-	key   string     // of the state it was read of
+	state dayState   // that it was read of
 	cells []costCell
 	until time.Time // end of the last period that is rated
 	used  int64
@@ -58,35 +60,26 @@ func (c *costCache) read(ctx context.Context, s *store.Store, calendar ratebatch
 	if err != nil {
 		return nil, err
 	}
-	keys, err := stateKeys(ctx, s, calendar, closed, from, to)
+	states, err := dayStates(ctx, s, calendar, closed, from, to)
 	if err != nil {
 		return nil, err
 	}
 	var out []daySums
 	for _, day := range days(calendar, from, to) {
-		key, any := keys[day.Begin]
+		state, any := states[day.Begin]
 		if !any {
 			continue // no commit: nothing to read
 		}
-		d := c.day(day)
-		d.mu.Lock()
-		if d.key != key {
-			// What is read is for everybody who waits, so it does not end with
-			// the one who asked first.
-			reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-			cells, until, err := readDay(reading, s, costWindow(calendar, closed, day.Begin, day.End))
-			cancel()
-			if err != nil {
-				d.mu.Unlock()
-				return nil, err
-			}
-			d.key, d.cells, d.until = key, cells, until
-		}
-		out = append(out, daySums{day, d.cells, d.until})
-		d.mu.Unlock()
-		if err := ctx.Err(); err != nil {
+		sums, err := c.day(day).read(ctx, day, state, func(ctx context.Context, from, to time.Time) ([]costCell, time.Time, error) {
+			return readDay(ctx, s, costWindow(calendar, closed, from, to))
+		}, func(ctx context.Context) (dayState, error) {
+			now, err := dayStates(ctx, s, calendar, closed, day.Begin, day.End)
+			return now[day.Begin], err
+		})
+		if err != nil {
 			return nil, err
 		}
+		out = append(out, sums)
 	}
 	return out, nil
 }
@@ -114,30 +107,133 @@ func (c *costCache) day(p ratebatch.Period) *costDay {
 	return d
 }
 
-// stateKeys says of each day of a window what its commits are; days without any
+// dayState is what the commits of a day are: figures of another state have to be
+// read again.
+type dayState struct {
+	base     string           // what all of the day rests on: voided attempts, the month's close
+	quarters map[int64]string // by begin of a quarter of an hour with commits, in seconds
+}
+
+// dayStates says of each day of a window what its commits are; days without any
 // are missing.
-func stateKeys(ctx context.Context, s *store.Store, calendar ratebatch.Calendar, closed map[time.Time]store.MonthClose, from, to time.Time) (map[time.Time]string, error) {
+func dayStates(ctx context.Context, s *store.Store, calendar ratebatch.Calendar, closed map[time.Time]store.MonthClose, from, to time.Time) (map[time.Time]dayState, error) {
 	hours, err := s.CostState(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}
-	out := map[time.Time]string{}
+	out := map[time.Time]dayState{}
 	at := 0
 	for _, day := range days(calendar, from, to) {
-		text, n := "", uint64(0)
-		var latest time.Time
+		x := dayState{quarters: map[int64]string{}}
 		for ; at < len(hours) && hours[at].Hour.Before(day.End); at++ {
-			n += hours[at].Commits
-			if hours[at].Latest.After(latest) {
-				latest = hours[at].Latest
-			}
-			text = fmt.Sprint(hours[at].Voids)
+			x.base = fmt.Sprint(hours[at].Voids, " ", closed[calendar.MonthAt(day.Begin).Date].Number)
+			x.quarters[hours[at].Hour.Unix()] = fmt.Sprint(hours[at].Commits, " ", hours[at].Latest.UnixMicro())
 		}
-		if n > 0 {
-			out[day.Begin] = fmt.Sprint(text, " ", n, " ", latest.UnixMicro(), " ", closed[calendar.MonthAt(day.Begin).Date].Number)
+		if len(x.quarters) > 0 {
+			out[day.Begin] = x
 		}
 	}
 	return out, nil
+}
+
+// added are the windows of a day that have commits now and had none before. It
+// is false when anything else has changed as well.
+func (x dayState) added(before dayState, end time.Time) ([]ratebatch.Period, bool) {
+	if x.base != before.base {
+		return nil, false
+	}
+	for quarter, was := range before.quarters {
+		if x.quarters[quarter] != was {
+			return nil, false
+		}
+	}
+	var out []ratebatch.Period
+	open := false
+	for _, quarter := range slices.Sorted(maps.Keys(x.quarters)) {
+		at := time.Unix(quarter, 0).UTC()
+		if open {
+			out[len(out)-1].End = at
+		}
+		_, known := before.quarters[quarter]
+		if open = !known; open && (len(out) == 0 || !out[len(out)-1].End.Equal(at)) {
+			out = append(out, ratebatch.Period{Begin: at})
+		}
+	}
+	if open {
+		out[len(out)-1].End = end
+	}
+	return out, true
+}
+
+// read gives the sums of a day of this state. A rating usually adds an hour: then
+// only this hour is read, since a day of a large cloud takes a second or two.
+// What was committed while it was read may be among the sums already and must not
+// be added to them later, so they are kept only if the state is still the same.
+func (d *costDay) read(ctx context.Context, day ratebatch.Period, state dayState,
+	lines func(ctx context.Context, from, to time.Time) ([]costCell, time.Time, error), look func(context.Context) (dayState, error)) (daySums, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return daySums{}, err
+	}
+	missing, grown := state.added(d.state, day.End)
+	cells, until := d.cells, d.until
+	if !grown || len(d.state.quarters) == 0 {
+		missing, cells, until = []ratebatch.Period{day}, nil, time.Time{}
+	}
+	// What is read is for everybody who waits, so it does not end with the one who
+	// asked first.
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	for _, w := range missing {
+		more, end, err := lines(reading, w.Begin, w.End)
+		if err != nil {
+			return daySums{}, err
+		}
+		cells = mergeCells(cells, more)
+		if end.After(until) {
+			until = end
+		}
+	}
+	if len(missing) > 0 {
+		now, err := look(reading)
+		if err != nil {
+			return daySums{}, err
+		}
+		if now.base != state.base || !maps.Equal(now.quarters, state.quarters) {
+			state = dayState{}
+		}
+	}
+	d.state, d.cells, d.until = state, cells, until
+	return daySums{day, cells, until}, nil
+}
+
+// mergeCells adds up the sums of two windows. It changes neither: others may be
+// reading them.
+func mergeCells(a, b []costCell) []costCell {
+	if len(a) == 0 {
+		return b
+	}
+	type key struct{ currency, scope, metric, unit, bucket string }
+	of := func(x costCell) key { return key{x.Currency, x.Scope, x.Metric, x.Unit, x.Bucket} }
+	out := slices.Clone(a)
+	at := make(map[key]int, len(out))
+	for i, x := range out {
+		at[of(x)] = i
+	}
+	for _, x := range b {
+		i, ok := at[of(x)]
+		if !ok {
+			out = append(out, x)
+			continue
+		}
+		out[i].Lines += x.Lines
+		out[i].Qty, out[i].Price = out[i].Qty.Add(x.Qty), out[i].Price.Add(x.Price)
+	}
+	slices.SortFunc(out, func(x, y costCell) int {
+		return cmp.Or(strings.Compare(x.Currency, y.Currency), strings.Compare(x.Scope, y.Scope), strings.Compare(x.Metric, y.Metric), strings.Compare(x.Unit, y.Unit), strings.Compare(x.Bucket, y.Bucket))
+	})
+	return out
 }
 
 // readDay reads and compares. A run may commit between the two statements, so a
@@ -213,102 +309,4 @@ func compare(commits []store.CostCommit, cells []costCell) string {
 		return k.scope
 	}
 	return ""
-}
-
-// topPrices are the instances of a window by price.
-type topPrices struct {
-	mu   sync.Mutex
-	key  string
-	list []pricedInstance
-}
-
-type pricedInstance struct {
-	store.TopPrice
-	Currency string
-}
-
-// maxPriced bounds how many instances are kept by price.
-const maxPriced = 100_000
-
-// topPrices gives the instances by price of the last 24 hours that are rated
-// before a moment, and these hours. Those before now are kept.
-func (s *Server) topPrices(ctx context.Context, st *store.Store, calendar ratebatch.Calendar, now time.Time, keep bool) (list []pricedInstance, from, to time.Time, err error) {
-	closed, err := closedMonths(ctx, st)
-	if err != nil {
-		return nil, from, to, err
-	}
-	// Rating lags hours behind; it may have stopped for a day.
-	to = now.Truncate(time.Hour)
-	recent, err := st.CostState(ctx, to.Add(-48*time.Hour), to)
-	if err != nil {
-		return nil, from, to, err
-	}
-	if len(recent) > 0 {
-		to = recent[len(recent)-1].Hour.Truncate(time.Hour).Add(time.Hour)
-	}
-	from = to.Add(-24 * time.Hour)
-	keys, err := stateKeys(ctx, st, calendar, closed, from, to)
-	if err != nil {
-		return nil, from, to, err
-	}
-	if !keep {
-		list, err = readTopPrices(ctx, st, calendar, closed, from, to)
-		return list, from, to, err
-	}
-	key := fmt.Sprint(from, keys)
-	t := &s.costs.top
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.key == key {
-		return t.list, from, to, nil
-	}
-	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	if list, err = readTopPrices(reading, st, calendar, closed, from, to); err != nil {
-		return nil, from, to, err
-	}
-	t.key, t.list = key, list
-	return list, from, to, nil
-}
-
-// readTopPrices adds up the days of a window, since a month may be closed and
-// the next not.
-func readTopPrices(ctx context.Context, st *store.Store, calendar ratebatch.Calendar, closed map[time.Time]store.MonthClose, from, to time.Time) ([]pricedInstance, error) {
-	type key struct {
-		store.TopPrice
-		currency string
-	}
-	sums := map[key]decimal.Decimal{}
-	windows := []store.CostWindow{costWindow(calendar, closed, from, to)}
-	if next := calendar.MonthAt(from).To; next.Before(to) {
-		windows = []store.CostWindow{costWindow(calendar, closed, from, next), costWindow(calendar, closed, next, to)}
-	}
-	for _, w := range windows {
-		commits, err := st.CostCommits(ctx, w)
-		if err != nil {
-			return nil, err
-		}
-		for _, currency := range currencies(commits) {
-			prices, err := st.TopPrices(ctx, w, currency, maxPriced)
-			if err != nil {
-				return nil, err
-			}
-			for _, p := range prices {
-				k := key{store.TopPrice{ID: p.ID, Scope: p.Scope}, currency}
-				sums[k] = sums[k].Add(p.Price)
-			}
-		}
-	}
-	list := make([]pricedInstance, 0, len(sums))
-	for k, price := range sums {
-		k.Price = price
-		list = append(list, pricedInstance{k.TopPrice, k.currency})
-	}
-	slices.SortFunc(list, func(a, b pricedInstance) int {
-		if c := b.Price.Cmp(a.Price); c != 0 {
-			return c
-		}
-		return slices.Compare(a.ID[:], b.ID[:])
-	})
-	return list, nil
 }

@@ -38,6 +38,10 @@ func notFound(message string) *apiError {
 
 var errForbidden = &apiError{status: http.StatusForbidden, code: "forbidden", message: "this is not shown to a token of one project"}
 
+func errUnavailable(cause error) *apiError {
+	return &apiError{status: http.StatusServiceUnavailable, code: "unavailable", message: "ClickHouse does not answer", hint: "figures are shown again as soon as it does", cause: cause}
+}
+
 // errorBody is how an error looks on the wire.
 type errorBody struct {
 	Error errorText `json:"error"`
@@ -67,7 +71,7 @@ func asAPIError(ctx context.Context, err error) *apiError {
 	case errors.As(err, &halt): // lines and commits differ, or a plan is missing: what it says is for people
 		return &apiError{status: http.StatusInternalServerError, code: "state_differs", message: halt.Error(), hint: "no figure is shown; look with 'ratebatch reconcile'", cause: err}
 	case errors.As(err, &again) || isNetwork(err):
-		return &apiError{status: http.StatusServiceUnavailable, code: "unavailable", message: "ClickHouse does not answer", hint: "figures are shown again as soon as it does", cause: err}
+		return errUnavailable(err)
 	}
 	return &apiError{status: http.StatusInternalServerError, code: "internal", message: "something went wrong", hint: "the server's log has it under the X-Request-Id of this answer", cause: err}
 }

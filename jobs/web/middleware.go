@@ -148,7 +148,9 @@ func acceptsGzip(r *http.Request) bool {
 }
 
 // app answers with a file of the web application, or its first page: the
-// application knows its own addresses.
+// application knows its own addresses. A point in one of them (the name of a
+// host or an instance) does not make it a file: files that are missing are those
+// below assets/ and those beside index.html.
 func (s *Server) app(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -162,7 +164,7 @@ func (s *Server) app(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(path.Clean("/"+r.URL.Path), "/")
 	body, err := fs.ReadFile(s.App, name)
 	if err != nil || name == "" {
-		if path.Ext(name) != "" && name != "index.html" {
+		if strings.HasPrefix(name, "assets/") || path.Ext(name) != "" && name != "index.html" && !strings.Contains(name, "/") {
 			http.NotFound(w, r)
 			return
 		}

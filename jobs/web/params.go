@@ -147,6 +147,9 @@ func (c *call) window(calendar ratebatch.Calendar) (window, error) {
 		return window{}, err
 	}
 	month, day := c.get("month"), c.get("day")
+	if c.get("months") != "" && (day != "" || !from.IsZero() || !to.IsZero()) {
+		return window{}, badRequest("months without a month", "give month, or neither for the current one")
+	}
 	given := 0
 	for _, set := range []bool{month != "", day != "", !from.IsZero() || !to.IsZero()} {
 		if set {
@@ -173,10 +176,22 @@ func (c *call) window(calendar ratebatch.Calendar) (window, error) {
 		if err != nil || m.Date.Year() < 1971 || m.Date.Year() > 2100 {
 			return window{}, badRequest("month="+shorten(month), "write it as 2026-11")
 		}
-		return window{m.From, m.To, &m}, nil
+		return c.months(calendar, m)
 	}
-	m := calendar.MonthAt(c.now)
-	return window{m.From, m.To, &m}, nil
+	return c.months(calendar, calendar.MonthAt(c.now))
+}
+
+// months is a month, or as many up to it as the parameter months says.
+func (c *call) months(calendar ratebatch.Calendar, m ratebatch.Month) (window, error) {
+	n, err := c.number("months", 1, 1, 13)
+	if err != nil || n == 1 {
+		return window{m.From, m.To, &m}, err
+	}
+	first := m
+	for range n - 1 {
+		first = calendar.MonthAt(first.From.Add(-time.Second))
+	}
+	return window{from: first.From, to: m.To}, nil
 }
 
 // dayBegin is when a date begins in the billing time zone.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
 
+	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
@@ -93,6 +94,7 @@ type sessionAnswer struct {
 	Now            time.Time `json:"now"`
 	Currency       string    `json:"currency"`
 	Zone           string    `json:"billing_timezone"`
+	Month          string    `json:"month"` // that now lies in, of the billing time zone
 	Period         int       `json:"period_seconds"`
 	Version        string    `json:"version"`
 }
@@ -106,7 +108,7 @@ func (s *Server) session(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := sessionAnswer{Authentication: c.id.Kind, Name: c.id.Name, Now: c.now.Truncate(time.Second), Zone: b.zone, Period: int(b.period / time.Second), Version: s.Version}
+	out := sessionAnswer{Authentication: c.id.Kind, Name: c.id.Name, Now: c.now.Truncate(time.Second), Zone: b.zone, Month: b.calendar.MonthAt(c.now).String(), Period: int(b.period / time.Second), Version: s.Version}
 	if c.id.Project != "" {
 		out.Project = &c.id.Project
 	}
@@ -119,7 +121,7 @@ func (s *Server) session(ctx context.Context, c *call) (any, error) {
 // status says what the command says; a project's token gets the parts that are
 // its own.
 func (s *Server) status(ctx context.Context, c *call) (any, error) {
-	value, err := s.statuses.read(ctx, s, c.store)
+	value, err := s.statusOf(ctx, c.store, keptFor)
 	if err != nil || c.id.Project == "" {
 		return value, err
 	}
@@ -148,34 +150,6 @@ func (s *Server) status(ctx context.Context, c *call) (any, error) {
 	late := ofScope(all.Late, c.id.Project)
 	return map[string]any{"scopes": ofScope(all.Scopes, c.id.Project), "failures": ofScope(all.Failures, c.id.Project), "late": late, "late_findings": len(late),
 		"schedules": open, "jobs": []any{}, "waiting": []any{}, "due_periods": 0}, nil
-}
-
-// statusCache keeps the status for a while: what is due is found by looking at
-// every scope's periods, and ten people who look at one page ask one question.
-type statusCache struct {
-	mu    sync.Mutex
-	of    *store.Store
-	at    time.Time
-	value any
-}
-
-// statusFor is how old a status may be.
-const statusFor = 20 * time.Second
-
-func (c *statusCache) read(ctx context.Context, s *Server, st *store.Store) (any, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of == st && s.Now().Sub(c.at) < statusFor {
-		return c.value, nil
-	}
-	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	value, err := s.Status(reading, st)
-	if err != nil {
-		return nil, err
-	}
-	c.of, c.at, c.value = st, s.Now(), value
-	return value, nil
 }
 
 // ofScope are the objects whose scope is the one named.
@@ -268,6 +242,7 @@ func (s *Server) late(ctx context.Context, c *call) (any, error) {
 type unpricedList struct {
 	Begin    time.Time        `json:"begin"`
 	End      time.Time        `json:"end"`
+	Month    string           `json:"month"`
 	Unpriced []store.Unpriced `json:"unpriced"`
 	Total    uint64           `json:"total"`
 }
@@ -301,13 +276,13 @@ func (s *Server) unpriced(ctx context.Context, c *call) (any, error) {
 	for i := range list {
 		list[i].Name = names[list[i].Scope]
 	}
-	return unpricedList{w.from, w.to, some(list), total}, err
+	return unpricedList{w.from, w.to, b.calendar.MonthAt(w.from).String(), some(list), total}, err
 }
 
 // ownSchedules are the schedules that the caller sees, the newest first. One
 // project's token sees of a schedule neither other scopes nor who made it.
 func (c *call) ownSchedules(ctx context.Context) ([]store.Schedule, error) {
-	all, err := c.store.Schedules(ctx)
+	all, err := jobs.Schedules(ctx, c.store)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,8 @@ type Server struct {
 	slots    chan struct{}
 	mux      *http.ServeMux
 	months   monthCache
-	statuses statusCache
+	statuses kept[any]
+	top24    kept[topPrices]
 
 	mu      sync.Mutex
 	checked *store.Store // whose schema was found good
@@ -97,7 +98,7 @@ func (s *Server) routes() {
 		{"GET /nodes/{region}/{host}/series", []string{"range", "end"}, s.nodeSeries},
 		{"GET /nodes/{region}/{host}/instances", append([]string{"range", "end", "order"}, page...), s.nodeInstances},
 		{"GET /top", []string{"by", "limit", "end"}, s.top},
-		{"GET /costs", append(append([]string{"group", "project", "metric", "compare", "order"}, window...), page...), s.costTable},
+		{"GET /costs", append(append([]string{"group", "project", "metric", "compare", "order", "months"}, window...), page...), s.costTable},
 		{"GET /lines", append([]string{"day", "project", "metric", "instance", "resource", "bucket", "limit", "cursor"}, window...), s.lines},
 		{"GET /lines/{line_id}/explain", []string{"project", "begin"}, s.explain},
 		{"GET /rating/status", nil, s.status},
@@ -236,7 +237,7 @@ func (s *Server) ready(ctx context.Context) (*store.Store, error) {
 	if err != nil {
 		var config *ratebatch.ConfigError
 		if !errors.As(err, &config) || !strings.Contains(config.Hint, "migrate") {
-			err = &ratebatch.TryAgainError{Err: err}
+			err = errUnavailable(err)
 		}
 		return nil, err
 	}
@@ -273,46 +274,6 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, e *apiError) {
 		panic(err) // three texts
 	}
 	s.send(w, r, e.status, body)
-}
-
-// Warm reads ahead what pages show first, until ctx ends.
-func (s *Server) Warm(ctx context.Context, every time.Duration) {
-	for {
-		if err := s.warm(ctx); err != nil && ctx.Err() == nil {
-			s.Log.DebugContext(ctx, "reading ahead", "error", err.Error())
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(every):
-		}
-	}
-}
-
-func (s *Server) warm(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
-	defer cancel()
-	st, err := s.ready(ctx)
-	if err != nil {
-		return err
-	}
-	b, err := readBilling(ctx, st)
-	if err != nil {
-		return err
-	}
-	now := s.Now().UTC()
-	month := b.calendar.MonthAt(now)
-	before := b.calendar.MonthAt(month.From.Add(-time.Second))
-	for _, m := range []ratebatch.Month{month, before} {
-		if _, err := s.costs.read(ctx, st, b.calendar, m.From, m.To); err != nil {
-			return err
-		}
-	}
-	if _, _, _, err = s.topPrices(ctx, st, b.calendar, now, true); err != nil {
-		return err
-	}
-	_, err = s.statuses.read(ctx, s, st)
-	return err
 }
 
 // Serve answers on a listener until ctx ends, and lets running answers finish.

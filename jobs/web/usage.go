@@ -523,11 +523,16 @@ func (s *Server) top(ctx context.Context, c *call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		var list []pricedInstance
-		if list, out.Begin, out.End, err = s.topPrices(ctx, c.store, b.calendar, end, latest); err != nil {
+		age := keptFor
+		if !latest {
+			age = 0
+		}
+		prices, err := s.topPrices(ctx, c.store, b.calendar, end, age)
+		if err != nil {
 			return nil, err
 		}
-		for _, x := range list {
+		out.Begin, out.End = prices.from, prices.to
+		for _, x := range prices.list {
 			if len(out.Items) == limit {
 				break
 			}

@@ -85,15 +85,18 @@ type TopPrice struct {
 	Price decimal.Decimal
 }
 
-// TopPrices are the instances that cost most in a window, in one currency.
-func (s *Store) TopPrices(ctx context.Context, w CostWindow, currency string, limit int) ([]TopPrice, error) {
+// TopPrices are the instances that cost most in a window, in one currency, and
+// how many lines were read for it and what these amount to, those of no instance
+// included.
+func (s *Store) TopPrices(ctx context.Context, w CostWindow, currency string, limit int) (list []TopPrice, lines uint64, total decimal.Decimal, err error) {
 	p := w.params()
 	p["currency"], p["limit"] = currency, limit
-	return Collect(ctx, s, "web_top_price", p, func(rows driver.Rows) (TopPrice, error) {
+	list, err = Collect(ctx, s, "web_top_price", p, func(rows driver.Rows) (TopPrice, error) {
 		var x TopPrice
-		err := rows.Scan(&x.ID, &x.Scope, &x.Price)
+		err := rows.Scan(&x.ID, &x.Scope, &x.Price, &lines, &total)
 		return x, err
 	})
+	return list, lines, total, err
 }
 
 // InstanceCost is what an instance costs in an hour by one metric.

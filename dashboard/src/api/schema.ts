@@ -505,6 +505,8 @@ export interface components {
             /** @description of the plan in force; empty without one */
             currency: string;
             billing_timezone: string;
+            /** @description that now lies in, in the billing time zone */
+            month: string;
             period_seconds: number;
             version: string;
         };
@@ -835,6 +837,8 @@ export interface components {
         UnpricedList: {
             begin: components["schemas"]["Time"];
             end: components["schemas"]["Time"];
+            /** @description that the window begins in, in the billing time zone */
+            month: string;
             unpriced: {
                 project: string;
                 project_name: string;
@@ -1345,6 +1349,8 @@ export interface operations {
                 /** @description with end, instead of month */
                 begin?: components["parameters"]["begin"];
                 end?: components["parameters"]["end"];
+                /** @description this many months, the last of which is month */
+                months?: number;
                 /** @description comma-separated, any of project, metric, day, month; empty gives one row per currency */
                 group?: string;
                 project?: components["parameters"]["project"];

@@ -21,11 +21,6 @@ const groups: readonly (readonly [Group, string])[] = [
 const monthsBack = 12;
 const limit = 50;
 
-/** The month that a server's moment lies in, as months are of UTC here; the answer says which month it gave. */
-function monthOf(moment: string): string {
-  return moment.slice(0, 7);
-}
-
 /** All days of a month: one without lines is an empty place, not a missing one. */
 export function everyDay(month: string): string[] {
   if (!/^\d{4}-\d{2}$/.test(month)) return [];
@@ -51,11 +46,12 @@ export function CostsPage() {
   const total = useApi<CostAnswer>(url("/costs", { ...filter }) + "&group=", { every: 120_000 });
   const days = useApi<CostAnswer>(url("/costs", { ...filter, group: "day", limit: 500, order: "group" }), { every: 120_000 });
   const projects = useApi<ProjectList>(url("/projects", { limit: 500 }));
-  const shown = total.data?.month ?? (month || (session ? monthOf(session.now) : ""));
+  // Which month it is now the server says: where a month begins depends on the billing time zone.
+  const last = session?.month ?? "";
+  const shown = total.data?.month ?? (month || last);
   // By month: the year up to the month that is shown, since one month alone would be one row.
-  const window: Query = group === "month" ? (shown ? { begin: `${shiftMonth(shown, 1 - monthsBack)}-01T00:00:00Z`, end: total.data?.end ?? `${shiftMonth(shown, 1)}-01T00:00:00Z`, project, metric, compare: "none" } : {}) : filter;
-  const rows = useApi<CostAnswer>(group === "month" && !total.data ? null : url("/costs", { ...window, group, limit, offset, order: group === "day" || group === "month" ? "group" : "price" }), { every: 120_000 });
-  const last = session ? monthOf(session.now) : "";
+  const window: Query = group === "month" ? { month: shown, months: monthsBack, project, metric, compare: "none" } : filter;
+  const rows = useApi<CostAnswer>(group === "month" && !shown ? null : url("/costs", { ...window, group, limit, offset, order: group === "day" || group === "month" ? "group" : "price" }), { every: 120_000 });
   const name = projects.data?.projects.find((p) => p.id === project)?.name;
 
   const here = (set: Record<string, string | null>) => to(["costs"], { ...Object.fromEntries(query), offset: null, ...set });

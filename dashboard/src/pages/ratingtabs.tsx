@@ -178,7 +178,7 @@ export function UnpricedTab() {
               {x.project_name || x.project}
             </th>
             <td>
-              <Link to={to(["costs", "lines"], { month: d.begin.slice(0, 7), project: x.project, metric: x.metric, bucket: x.bucket })}>{x.metric}</Link>
+              <Link to={to(["costs", "lines"], { month: d.month, project: x.project, metric: x.metric, bucket: x.bucket })}>{x.metric}</Link>
             </td>
             <td>
               <Mark kind={x.bucket === "skipped" ? "" : "warn"}>{x.bucket}</Mark>

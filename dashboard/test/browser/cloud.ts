@@ -56,6 +56,37 @@ export async function prepare(data: string): Promise<void> {
   );
 }
 
+/** The zone that the bills' months begin in: nine hours before UTC's. */
+export const billsZone = "Asia/Tokyo";
+
+/**
+ * prepareBills makes what a year of billing leaves behind, in a day across the end of September 2026 in Tokyo: a closed month
+ * with a correction, a finding of late usage that waits, usage without a price, deliveries, and a request to rate again.
+ * All of it comes from the jobs themselves.
+ */
+export async function prepareBills(data: string): Promise<void> {
+  const run = (...args: string[]) => ratebatch(data, ...args);
+  const usage = (seed: string, instances: string, begin: string, hours: string) => run("simulate", "--seed", seed, "--projects", "2", "--instances", instances, "--begin", begin, "--hours", hours);
+  await run("migrate", "--retention", "40y");
+  await run("settings", "set", "billing_timezone", billsZone, "--reason", "invoices are by local months");
+  await run("metrics", "apply", join(root, "ratebatch/metric/metrics.yaml"));
+  await run("plan", "apply", join(root, "dashboard/test/browser/plan-bills.yaml"), "--note", "disk requests are not sold yet");
+  await usage("1", "8", "2026-09-30T03:00:00Z", "24");
+  await run("rate", "--first-period", "usage", "--now", "2026-10-01T06:00:00Z");
+  await run("close", "--month", "2026-09", "--now", "2026-10-01T06:00:00Z", "--reason", "invoices 2026-09");
+  await run("export", "--month", "2026-09", "--to", join(data, "finance"));
+  // What two new instances used in September comes after the bill, is found, and is rated again on request.
+  await usage("2", "2", "2026-09-30T10:00:00Z", "2");
+  await run("rate", "--now", "2026-10-01T07:00:00Z");
+  await run("reprocess", "add", "--all", "--from", "2026-09-30T10:00:00Z", "--to", "2026-09-30T12:00:00Z", "--reason", "agents of rack 7 were cut off", "--now", "2026-10-01T07:00:00Z");
+  await run("reprocess", "run", "--now", "2026-10-01T07:00:00Z");
+  // The same in October, which nobody has looked at yet.
+  await usage("3", "2", "2026-09-30T20:00:00Z", "1");
+  await run("rate", "--now", "2026-10-01T08:00:00Z");
+  await run("reprocess", "add", "--scope", "project-0001", "--from", "2026-09-30T20:00:00Z", "--to", "2026-09-30T21:00:00Z", "--reason", "late usage of 1 October", "--now", "2026-10-01T08:00:00Z");
+  await run("export", "--month", "2026-10", "--to", join(data, "finance"), "--dataset", "lines,summary", "--partial");
+}
+
 export async function freePort(): Promise<number> {
   const s = createServer().listen(0, "127.0.0.1");
   await new Promise((f) => s.once("listening", f));

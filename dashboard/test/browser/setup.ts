@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
-import { missing, prepare, screenshots } from "./cloud";
+import { missing, prepare, prepareBills, screenshots } from "./cloud";
 
 declare module "vitest" {
   export interface ProvidedContext {
@@ -27,6 +27,9 @@ export default async function setup(project: TestProject) {
   project.provide("data", data);
   if (!kept || !existsSync(join(kept, "cloud"))) {
     await prepare(join(data, "cloud"));
+  }
+  if (!kept || !existsSync(join(kept, "bills"))) {
+    await prepareBills(join(data, "bills"));
   }
   return () => {
     if (!kept) rmSync(data, { recursive: true, force: true });

@@ -181,8 +181,15 @@ func (p *program) serve(ctx context.Context, o serveOptions) error {
 	}
 	connection := &connection{program: p}
 	defer connection.close()
-	// A data folder that is not there is a mistake; a server that is away is not.
-	if _, err := connection.open(ctx); err != nil {
+	// A data folder that is not there is a mistake; a server that is away, or takes
+	// its time, is not.
+	first, cancel := ctx, context.CancelFunc(func() {})
+	if p.engine.URL != "" {
+		first, cancel = context.WithTimeout(ctx, 5*time.Second)
+	}
+	_, err = connection.open(first)
+	cancel()
+	if err != nil {
 		if p.engine.URL == "" || ratebatch.ExitCode(err) == ratebatch.ExitConfig {
 			return err
 		}
@@ -250,18 +257,51 @@ func (p *program) webServer(open func(context.Context) (*store.Store, error), au
 // embedded engine is gone; a pool to a server mends itself.
 type connection struct {
 	*program
-	mu     sync.Mutex
-	engine *engine.Engine
-	store  *store.Store
-	next   time.Time // no attempt before
-	failed error
+	mu      sync.Mutex
+	engine  *engine.Engine
+	store   *store.Store
+	opening chan struct{} // closed when the attempt that runs has ended; nil: none runs
+	giveUp  func()        // gives that attempt up
+	next    time.Time     // no attempt before
+	failed  error
 }
 
-// retryAfter is how long an attempt to open is not repeated: many requests at
-// once must not become many attempts.
-const retryAfter = 2 * time.Second
+const (
+	// retryAfter is how long an attempt to open is not repeated: many requests at
+	// once must not become many attempts.
+	retryAfter = 2 * time.Second
+	// openWithin bounds an attempt to reach a server. One that idles takes half a minute to
+	// wake up; one that accepts connections and never answers would hold it for ever.
+	openWithin = time.Minute
+)
 
+// open gives the store, or waits for the attempt to open it as long as ctx
+// allows. The engine outlives the request that opened it, so the attempt goes on
+// when the request has given up.
 func (c *connection) open(ctx context.Context) (*store.Store, error) {
+	s, attempt, err := c.attempt(ctx)
+	if err != nil || attempt == nil {
+		return s, err
+	}
+	select {
+	case <-attempt:
+	case <-ctx.Done():
+		return nil, &ratebatch.TryAgainError{Err: errors.New("ClickHouse has not answered yet")}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.engine != nil:
+		return c.store, nil
+	case c.failed != nil:
+		return nil, c.failed
+	}
+	return nil, &ratebatch.TryAgainError{Err: errors.New("ClickHouse is gone again")}
+}
+
+// attempt gives the store if it is open, else the attempt to open it, which it
+// starts unless one runs.
+func (c *connection) attempt(ctx context.Context) (*store.Store, <-chan struct{}, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.engine != nil {
@@ -271,29 +311,52 @@ func (c *connection) open(ctx context.Context) (*store.Store, error) {
 			_ = c.engine.Close() // it is gone
 			c.engine, c.store = nil, nil
 		default:
-			return c.store, nil
+			return c.store, nil, nil
 		}
 	}
-	now := c.now()
-	if c.failed != nil && now.Before(c.next) {
-		return nil, c.failed
+	if c.opening != nil {
+		return nil, c.opening, nil
+	}
+	if c.failed != nil && c.now().Before(c.next) {
+		return nil, nil, c.failed
 	}
 	if c.program.engine.URL == "" && !c.program.engine.Create {
 		if _, err := os.Stat(c.program.engine.DataDir); errors.Is(err, fs.ErrNotExist) {
-			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("there is no data folder %s", c.program.engine.DataDir), Hint: "name yours with --data, or make it with 'ratebatch migrate'"}
+			return nil, nil, &ratebatch.ConfigError{Err: fmt.Errorf("there is no data folder %s", c.program.engine.DataDir), Hint: "name yours with --data, or make it with 'ratebatch migrate'"}
 		}
 	}
-	// The engine outlives the request that opened it.
-	e, err := engine.Open(context.WithoutCancel(ctx), c.program.engine)
-	if err != nil {
-		c.failed, c.next = err, c.now().Add(retryAfter)
-		return nil, err
+	done := make(chan struct{})
+	ctx, c.giveUp = context.WithoutCancel(ctx), func() {}
+	if c.program.engine.URL != "" { // the embedded engine ends with the context that started it
+		ctx, c.giveUp = context.WithTimeout(ctx, openWithin)
 	}
-	c.engine, c.store, c.failed = e, store.New(e.Conn(), e.Database()), nil
-	return c.store, nil
+	c.opening = done
+	giveUp := c.giveUp
+	go func() {
+		defer close(done)
+		defer giveUp()
+		e, err := engine.Open(ctx, c.program.engine)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.opening = nil
+		if c.engine, c.failed = e, err; err != nil {
+			c.engine, c.next = nil, c.now().Add(retryAfter)
+			return
+		}
+		c.store = store.New(e.Conn(), e.Database())
+	}()
+	return nil, done, nil
 }
 
+// close waits for an attempt that runs, so that no engine is left behind.
 func (c *connection) close() {
+	c.mu.Lock()
+	attempt, giveUp := c.opening, c.giveUp
+	c.mu.Unlock()
+	if attempt != nil {
+		giveUp()
+		<-attempt
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.engine != nil {

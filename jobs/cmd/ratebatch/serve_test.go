@@ -499,7 +499,7 @@ func TestServeHeadersCompressionAndTags(t *testing.T) {
 	if status, _, _ := s.ask(t, http.MethodGet, "/api/v1/metrics", "", "If-None-Match", header.Get("ETag")); status != http.StatusNotModified {
 		t.Errorf("with its ETag: %d, want 304", status)
 	}
-	if status, header, body := s.ask(t, http.MethodGet, "/instance/x", ""); status != http.StatusOK || !strings.HasPrefix(header.Get("Content-Type"), "text/html") || !bytes.Contains(body, []byte("Ratebatch")) {
+	if status, header, body := s.ask(t, http.MethodGet, "/instances/vm-1.example.org", ""); status != http.StatusOK || !strings.HasPrefix(header.Get("Content-Type"), "text/html") || !bytes.Contains(body, []byte("Ratebatch")) {
 		t.Errorf("a page of the application: %d %.200s", status, body)
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/api/v1/session", nil)
@@ -568,6 +568,35 @@ func TestServeSaysWhatIsMissing(t *testing.T) {
 		if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" || !strings.Contains(string(body), "ClickHouse does not answer") || strings.Contains(string(body), url) {
 			t.Errorf("%s without ClickHouse: %d %s", path, status, body)
 		}
+	}
+}
+
+// A ClickHouse that accepts connections and never answers, as one that idles does
+// for a while, holds up neither the start nor a request.
+func TestServeWithAClickHouseThatDoesNotAnswerYet(t *testing.T) {
+	asleep := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-asleep:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(silent.Close)
+	t.Cleanup(func() { close(asleep) })
+	s := startServe(t, "--clickhouse", silent.URL, "--query-timeout", "1s")
+	for range 2 {
+		started := time.Now()
+		status, header, body := s.ask(t, http.MethodGet, "/api/v1/costs", "")
+		if took := time.Since(started); status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" || !strings.Contains(string(body), "ClickHouse does not answer") || took > 4*time.Second {
+			t.Errorf("after %s: %d %s", took, status, body)
+		}
+	}
+	status, _, body := s.ask(t, http.MethodGet, "/api/v1/health", "")
+	if status != http.StatusServiceUnavailable || !strings.Contains(string(body), `"unavailable"`) {
+		t.Errorf("health: %d %s", status, body)
+	}
+	if status, _, body := s.ask(t, http.MethodGet, "/costs", ""); status != http.StatusOK || !bytes.Contains(body, []byte("Ratebatch")) {
+		t.Errorf("the page that says so does not open: %d %.200s", status, body)
 	}
 }
 

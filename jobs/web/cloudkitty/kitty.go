@@ -170,6 +170,7 @@ func (s *Server) identify(ctx context.Context, r *http.Request) (web.Identity, e
 			return id, errUnauthorized
 		}
 		if err != nil {
+			s.Log.ErrorContext(ctx, "token was not validated", "error", err.Error()) // it names no token
 			return id, &failure{http.StatusServiceUnavailable, "Keystone could not be asked; try again"}
 		}
 		return id, nil

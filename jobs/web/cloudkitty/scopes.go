@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/jobs/web"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
@@ -335,7 +336,7 @@ func (s *Server) reprocesses(ctx context.Context, q *request) (answer, error) {
 	if order != "" && order != "asc" && order != "desc" {
 		return answer{}, bad("order: use asc or desc")
 	}
-	list, err := q.store.Schedules(ctx) // oldest first
+	list, err := jobs.Schedules(ctx, q.store) // oldest first
 	if err != nil {
 		return answer{}, err
 	}

@@ -9,8 +9,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Password is the one of user rater, Token what it gets for it.
@@ -38,19 +40,60 @@ type Server struct {
 	Forbid        atomic.Bool  // 403 for projects
 	ForbidDomains atomic.Bool
 	Garbage       atomic.Bool
+	FailTokens    atomic.Bool  // 500 for whoever validates a token
+	Validations   atomic.Int64 // of tokens, so far
 
 	projects []Project
 	done     chan struct{}
+	expired  atomic.Int64 // how often user rater's token has expired
+
+	mu     sync.Mutex
+	issued map[string]Issued
+}
+
+// Issued is a token that somebody else was given.
+type Issued struct {
+	User    string
+	Project string // id; empty: without a project scope
+	Roles   []string
+	Expires time.Time
+}
+
+// Issue makes a token valid.
+func (s *Server) Issue(token string, x Issued) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.issued[token] = x
+}
+
+// Revoke makes a token unknown, as it is once it has expired.
+func (s *Server) Revoke(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.issued, token)
+}
+
+// ExpireService lets the token of user rater expire: it is refused until the user
+// logs in again.
+func (s *Server) ExpireService() { s.expired.Add(1) }
+
+// serviceToken is the token of user rater that is valid now.
+func (s *Server) serviceToken() string {
+	if n := s.expired.Load(); n > 0 {
+		return fmt.Sprintf("%s-%d", Token, n)
+	}
+	return Token
 }
 
 // New starts one with these projects, in the domains default and d2.
 func New(tb testing.TB, list []Project) *Server {
 	tb.Helper()
-	s := &Server{projects: list, done: make(chan struct{})}
+	s := &Server{projects: list, done: make(chan struct{}), issued: map[string]Issued{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.versions)
 	mux.HandleFunc("GET /v3/{$}", s.version)
 	mux.HandleFunc("POST /v3/auth/tokens", s.tokens)
+	mux.HandleFunc("GET /v3/auth/tokens", s.validate)
 	mux.HandleFunc("GET /v3/domains", s.domains)
 	mux.HandleFunc("GET /v3/projects", s.list)
 	s.Server = httptest.NewServer(mux)
@@ -113,7 +156,7 @@ func (s *Server) tokens(w http.ResponseWriter, r *http.Request) {
 	for _, kind := range []string{"public", "internal", "admin"} {
 		endpoints = append(endpoints, map[string]string{"id": kind, "interface": kind, "region": "RegionOne", "region_id": "RegionOne", "url": s.URL + "/v3/"})
 	}
-	w.Header().Set("X-Subject-Token", Token)
+	w.Header().Set("X-Subject-Token", s.serviceToken())
 	answer(w, http.StatusCreated, map[string]any{"token": map[string]any{
 		"methods": request.Auth.Identity.Methods, "expires_at": "2099-01-01T00:00:00.000000Z", "issued_at": "2026-11-01T00:00:00.000000Z",
 		"user":    map[string]any{"id": "u1", "name": "rater", "domain": map[string]string{"id": "default", "name": "Default"}},
@@ -122,11 +165,44 @@ func (s *Server) tokens(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) allowed(w http.ResponseWriter, r *http.Request) bool {
-	if r.Header.Get("X-Auth-Token") == Token {
+	if r.Header.Get("X-Auth-Token") == s.serviceToken() {
 		return true
 	}
 	fault(w, http.StatusUnauthorized, "Unauthorized")
 	return false
+}
+
+// validate says whom the token in X-Subject-Token is of; an unknown or expired
+// one is not found.
+func (s *Server) validate(w http.ResponseWriter, r *http.Request) {
+	if !s.allowed(w, r) {
+		return
+	}
+	s.Validations.Add(1)
+	if s.FailTokens.Load() {
+		fault(w, http.StatusInternalServerError, "Internal Server Error")
+		return
+	}
+	token := r.Header.Get("X-Subject-Token")
+	s.mu.Lock()
+	x, ok := s.issued[token]
+	s.mu.Unlock()
+	if !ok {
+		fault(w, http.StatusNotFound, "Not Found")
+		return
+	}
+	body := map[string]any{"methods": []string{"password"}, "expires_at": x.Expires.UTC().Format("2006-01-02T15:04:05.000000Z"), "issued_at": "2026-11-01T00:00:00.000000Z", "audit_ids": []string{"a1"},
+		"user": map[string]any{"id": "id-of-" + x.User, "name": x.User, "domain": map[string]string{"id": "default", "name": "Default"}}}
+	if x.Project != "" {
+		roles := []any{}
+		for _, role := range x.Roles {
+			roles = append(roles, map[string]string{"id": "id-of-" + role, "name": role})
+		}
+		body["project"] = map[string]any{"id": x.Project, "name": "name of " + x.Project, "domain": map[string]string{"id": "default", "name": "Default"}}
+		body["roles"] = roles
+	}
+	w.Header().Set("X-Subject-Token", token)
+	answer(w, http.StatusOK, map[string]any{"token": body})
 }
 
 func (s *Server) domains(w http.ResponseWriter, r *http.Request) {

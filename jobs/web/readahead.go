@@ -1,0 +1,231 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// Warm reads ahead what pages show first, until ctx ends.
+func (s *Server) Warm(ctx context.Context, every time.Duration) {
+	for {
+		if err := s.ReadAhead(ctx); err != nil && ctx.Err() == nil {
+			s.Log.DebugContext(ctx, "reading ahead", "error", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(every):
+		}
+	}
+}
+
+// ReadAhead reads once what pages show first: the sums of this month and the one
+// before, instances by price, the status.
+func (s *Server) ReadAhead(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	st, err := s.ready(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := readBilling(ctx, st)
+	if err != nil {
+		return err
+	}
+	now := s.Now().UTC()
+	month := b.calendar.MonthAt(now)
+	before := b.calendar.MonthAt(month.From.Add(-time.Second))
+	for _, m := range []ratebatch.Month{month, before} {
+		if _, err := s.costs.read(ctx, st, b.calendar, m.From, m.To); err != nil {
+			return err
+		}
+	}
+	if _, err = s.topPrices(ctx, st, b.calendar, now, readAheadFrom); err != nil {
+		return err
+	}
+	_, err = s.statusOf(ctx, st, readAheadFrom)
+	return err
+}
+
+// A figure that is kept is read ahead when it is older than readAheadFrom, and
+// shown until it is older than keptFor. Reading ahead comes round within that,
+// so a page waits only while serve has just started.
+const (
+	readAheadFrom = 10 * time.Second
+	keptFor       = 30 * time.Second
+)
+
+// kept is a figure that takes longer to read than a page may wait.
+type kept[T any] struct {
+	reading sync.Mutex // held by the one who reads; others wait for what it reads
+
+	mu    sync.Mutex
+	of    *store.Store
+	at    time.Time
+	value T
+}
+
+func (k *kept[T]) young(st *store.Store, now time.Time, age time.Duration) (T, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.value, k.of == st && now.Sub(k.at) < age
+}
+
+// get gives the figure if it is younger than age, else reads it. What is read is
+// for everybody who waits, so it does not end with the one who asked first.
+func (k *kept[T]) get(ctx context.Context, st *store.Store, now func() time.Time, age time.Duration, read func(context.Context, T) (T, error)) (T, error) {
+	if value, ok := k.young(st, now(), age); ok {
+		return value, nil
+	}
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	value, ok := k.young(st, now(), age)
+	if ok {
+		return value, nil
+	}
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	at := now() // what changes while it is read may be missing
+	if k.of != st {
+		var none T
+		value = none
+	}
+	value, err := read(reading, value)
+	if err != nil {
+		return value, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.of, k.at, k.value = st, at, value
+	return value, nil
+}
+
+// statusOf says what `ratebatch status` says. It is kept: what is due is found by
+// looking at every scope's periods, and ten people who look at one page ask one
+// question.
+func (s *Server) statusOf(ctx context.Context, st *store.Store, age time.Duration) (any, error) {
+	return s.statuses.get(ctx, st, s.Now, age, func(ctx context.Context, _ any) (any, error) { return s.Status(ctx, st) })
+}
+
+// topPrices are the instances of a window by price.
+type topPrices struct {
+	state    string // of the commits it was read of
+	from, to time.Time
+	list     []pricedInstance
+}
+
+type pricedInstance struct {
+	store.TopPrice
+	Currency string
+}
+
+// maxPriced bounds how many instances are kept by price.
+const maxPriced = 100_000
+
+// topPrices gives the instances by price of the last 24 hours that are rated
+// before a moment, and these hours. Those before now are kept for a while; they
+// say what hours they are of.
+func (s *Server) topPrices(ctx context.Context, st *store.Store, calendar ratebatch.Calendar, now time.Time, age time.Duration) (topPrices, error) {
+	if age <= 0 {
+		return readTopPrices(ctx, st, calendar, now, topPrices{})
+	}
+	return s.top24.get(ctx, st, s.Now, age, func(ctx context.Context, before topPrices) (topPrices, error) {
+		return readTopPrices(ctx, st, calendar, now, before)
+	})
+}
+
+// readTopPrices adds up the parts of a window, since a month may be closed and
+// the next not. What was read before counts if nothing was committed since.
+func readTopPrices(ctx context.Context, st *store.Store, calendar ratebatch.Calendar, now time.Time, before topPrices) (topPrices, error) {
+	closed, err := closedMonths(ctx, st)
+	if err != nil {
+		return topPrices{}, err
+	}
+	// Rating lags hours behind; it may have stopped for a day.
+	out := topPrices{to: now.Truncate(time.Hour)}
+	recent, err := st.CostState(ctx, out.to.Add(-48*time.Hour), out.to)
+	if err != nil {
+		return out, err
+	}
+	if len(recent) > 0 {
+		out.to = recent[len(recent)-1].Hour.Truncate(time.Hour).Add(time.Hour)
+	}
+	out.from = out.to.Add(-24 * time.Hour)
+	states, err := dayStates(ctx, st, calendar, closed, out.from, out.to)
+	if err != nil {
+		return out, err
+	}
+	if out.state = fmt.Sprint(out.from, states); out.state == before.state {
+		return before, nil
+	}
+	type key struct {
+		store.TopPrice
+		currency string
+	}
+	sums := map[key]decimal.Decimal{}
+	for _, part := range months(calendar, out.from, out.to) {
+		w := costWindow(calendar, closed, part.Begin, part.End)
+		commits, err := st.CostCommits(ctx, w)
+		if err != nil {
+			return out, err
+		}
+		for _, currency := range currencies(commits) {
+			prices, err := pricesOf(ctx, st, w, commits, currency)
+			if err != nil {
+				return out, err
+			}
+			for _, p := range prices {
+				k := key{store.TopPrice{ID: p.ID, Scope: p.Scope}, currency}
+				sums[k] = sums[k].Add(p.Price)
+			}
+		}
+	}
+	out.list = make([]pricedInstance, 0, len(sums))
+	for k, price := range sums {
+		k.Price = price
+		out.list = append(out.list, pricedInstance{k.TopPrice, k.currency})
+	}
+	slices.SortFunc(out.list, func(a, b pricedInstance) int {
+		if c := b.Price.Cmp(a.Price); c != 0 {
+			return c
+		}
+		return slices.Compare(a.ID[:], b.ID[:])
+	})
+	return out, nil
+}
+
+// pricesOf reads the prices of instances in one currency and compares all lines
+// that were read with the commits; a run may commit meanwhile, so a difference
+// is looked at twice.
+func pricesOf(ctx context.Context, st *store.Store, w store.CostWindow, commits []store.CostCommit, currency string) ([]store.TopPrice, error) {
+	for try := 1; ; try++ {
+		list, lines, total, err := st.TopPrices(ctx, w, currency, maxPriced)
+		if err != nil || len(list) == 0 {
+			return nil, err
+		}
+		var committed uint64
+		var price decimal.Decimal
+		for _, x := range commits {
+			if x.Currency == currency {
+				committed, price = committed+x.Lines, price.Add(x.Total)
+			}
+		}
+		if committed == lines && price.Equal(total) {
+			return list, nil
+		}
+		if try == 2 {
+			return nil, stateDiffers(w, "of any name")
+		}
+		if commits, err = st.CostCommits(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+}
