@@ -116,13 +116,17 @@ type MigrateOptions struct {
 type Migration struct {
 	Version    int
 	Name       string   // file name without .sql
+	Table      string   // what it makes or changes
 	Statements []string // one, and on a cluster a second for the Distributed table
 	Digest     string   // sha256 of the file
+
+	view bool // it makes a view, which holds nothing
 }
 
 var (
 	migrationName = regexp.MustCompile(`^(\d{3})_([a-z0-9_]+)\.sql$`)
 	tableHeader   = regexp.MustCompile(`(?m)^-- table: +([a-z0-9_]+)$`)
+	viewHeader    = regexp.MustCompile(`(?m)^CREATE (OR REPLACE |MATERIALIZED )?VIEW `)
 )
 
 // Migrations renders the schema, in order.
@@ -154,7 +158,7 @@ func Migrations(o MigrateOptions) ([]Migration, error) {
 			return nil, err
 		}
 		sum := sha256.Sum256(text)
-		m := Migration{Version: version, Name: strings.TrimSuffix(e.Name(), ".sql"), Statements: []string{statement}, Digest: hex.EncodeToString(sum[:])}
+		m := Migration{Version: version, Name: strings.TrimSuffix(e.Name(), ".sql"), Table: table[1], Statements: []string{statement}, Digest: hex.EncodeToString(sum[:]), view: viewHeader.MatchString(statement)}
 		if o.Cluster != "" && strings.Contains(string(text), "{{table ") {
 			m.Statements = append(m.Statements, distributed(table[1], o.Cluster))
 		}
@@ -248,7 +252,8 @@ type MigrateResult struct {
 }
 
 // Migrate brings the schema to this program's version. It can be repeated, and
-// interrupted: every statement is idempotent and recorded after it was run. It
+// interrupted: every statement is idempotent and recorded after it was run. Views
+// and tables of raw samples that are gone, as after a restore, it makes again. It
 // refuses a server that is too old and a database that a newer program made.
 func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, error) {
 	var result MigrateResult
@@ -271,6 +276,10 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 	if err != nil {
 		return result, err
 	}
+	there, err := s.tableNames(ctx)
+	if err != nil {
+		return result, err
+	}
 	known := map[int]bool{}
 	ours := map[int]migrationRecord{}
 	for _, m := range migrations {
@@ -280,12 +289,18 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 			if record.digest != m.Digest {
 				return result, &ratebatch.HaltError{Err: fmt.Errorf("migration %s was applied with another text", m.Name), Hint: "this database was made by a different build; move its data to a fresh database with 'ratebatch engine dump' and 'engine load'"}
 			}
-			continue
+			if there[m.Table] || !m.remakes() {
+				continue
+			}
 		}
 		for _, statement := range m.Statements {
 			if err := s.conn.Exec(ctx, statement); err != nil {
 				return result, fmt.Errorf("migration %s: %w", m.Name, describe(err))
 			}
+		}
+		if _, done := applied[m.Version]; done {
+			result.Applied = append(result.Applied, m.Name)
+			continue
 		}
 		now, err := s.Now(ctx)
 		if err != nil {
