@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	rpc "github.com/digitalocean/go-libvirt"
 )
 
 const novaXML = `<domain><metadata><%[1]sinstance xmlns%[2]s="%[3]s"><%[1]sname>%[4]s</%[1]sname><%[1]sflavor name="m1.small"/>
@@ -87,26 +85,4 @@ func FuzzDescribe(f *testing.F) {
 	f.Add(fmt.Sprintf(novaXML, "nova:", ":nova", novaNamespace+"1.1", "server"))
 	f.Add("<domain><devices><interface><target dev='t'/></interface></devices></domain>")
 	f.Fuzz(func(t *testing.T, s string) { describe(s) })
-}
-
-// One field of an unexpected kind costs itself and nothing else.
-func TestDecodeTakesNothingForGranted(t *testing.T) {
-	p := func(field string, v any) rpc.TypedParam {
-		return rpc.TypedParam{Field: field, Value: rpc.TypedParamValue{I: v}}
-	}
-	d := decode(&rpc.DomainStatsRecord{Params: []rpc.TypedParam{
-		p("state.state", "running"), p("cpu.time", int64(-1)), p("balloon.current", uint64(1)<<60), p("balloon.rss", uint64(2)),
-		p("vcpu.current", uint32(70000)), p("net.count", uint32(9)), p("net.0.name", uint32(3)), p("net.0.rx.bytes", uint64(4)),
-		p("net.2.name", "tap2"), p("net.2.rx.bytes", int64(5)), p("net.x.name", "y"), p("net.", nil), p("", nil), p("block.5.name", "vdf"),
-		p("block.5.rd.bytes", 1.5), p("block.5.wr.bytes", uint64(6)), p("new.thing", true),
-	}})
-	if d.State != StateUnknown || d.CPUTimeNS != nil || d.MemoryActualBytes != nil || *d.MemoryRSSBytes != 2048 || d.VCPUs != 0 {
-		t.Errorf("%+v", d)
-	}
-	if len(d.Interfaces) != 1 || d.Interfaces[0].Name != "tap2" || *d.Interfaces[0].RxBytes != 5 || d.Interfaces[0].TxBytes != nil {
-		t.Errorf("%+v", d.Interfaces)
-	}
-	if len(d.Disks) != 1 || d.Disks[0].Device != "vdf" || d.Disks[0].ReadBytes != nil || *d.Disks[0].WriteBytes != 6 {
-		t.Errorf("%+v", d.Disks)
-	}
 }

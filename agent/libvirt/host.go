@@ -136,7 +136,7 @@ func (h *Host) Poll(ctx context.Context) (*Snapshot, error) {
 		return nil, fmt.Errorf("libvirt at %s: %w", h.target, err)
 	}
 	defer release(h.polling)
-	var records []rpc.DomainStatsRecord
+	var reply []byte
 	var snap Snapshot
 	var c *connection
 	for attempt := 1; ; attempt++ {
@@ -145,7 +145,9 @@ func (h *Host) Poll(ctx context.Context) (*Snapshot, error) {
 			return nil, err
 		}
 		err = c.call(ctx, h.deadline, "reading statistics", func() (err error) {
-			records, err = c.rpc.ConnectGetAllDomainStats(nil, statGroups, statFlags)
+			// The answer comes past go-libvirt: see guard.
+			_, err = c.rpc.ConnectGetAllDomainStats(nil, statGroups, statFlags)
+			reply = c.guard.takeStats()
 			return err
 		})
 		snap.At, snap.Mono = wallClock(), sinceBoot()
@@ -162,9 +164,9 @@ func (h *Host) Poll(ctx context.Context) (*Snapshot, error) {
 		}
 		h.log.Warn("poll failed, trying once more on a new connection", "error", err)
 	}
-	snap.Domains = make([]Domain, 0, len(records))
-	for i := range records {
-		snap.Domains = append(snap.Domains, decode(&records[i]))
+	var err error
+	if snap.Domains, err = decodeStats(reply); err != nil {
+		return nil, fmt.Errorf("libvirt at %s: reading statistics: %w", h.target, err)
 	}
 	h.describeAll(ctx, c, snap.Domains)
 	return &snap, nil
