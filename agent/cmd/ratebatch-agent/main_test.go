@@ -112,13 +112,20 @@ func startPeer(t *testing.T, domains int) *libvirtpeer.Peer {
 	return peer
 }
 
+// identity is what makes a sample the same one.
+type identity struct {
+	host            string
+	epoch, sequence uint64
+}
+
 // delivered reads the three topics, once per identity as ingest does, and adds
 // up: traffic per port, and how long instances were seen.
 type delivered struct {
 	client    *kgo.Client
 	topics    wire.Topics
-	seen      map[[2]uint64]string
+	seen      map[identity]string
 	rx, read  uint64
+	rxOf      map[string]uint64 // by host
 	instances map[string]time.Duration
 	project   map[string]string
 	names     map[string]string
@@ -127,7 +134,7 @@ type delivered struct {
 func deliveries(t *testing.T, b *kafkatest.Broker, topics wire.Topics) *delivered {
 	return &delivered{
 		client: b.Client(t, kgo.ConsumeTopics(topics.All()...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())), topics: topics,
-		seen: map[[2]uint64]string{}, instances: map[string]time.Duration{}, project: map[string]string{}, names: map[string]string{},
+		seen: map[identity]string{}, rxOf: map[string]uint64{}, instances: map[string]time.Duration{}, project: map[string]string{}, names: map[string]string{},
 	}
 }
 
@@ -144,7 +151,7 @@ func (d *delivered) more(t *testing.T) {
 		case d.topics.Port:
 			var x wire.Port
 			err = wire.DecodePort(r.Value, &x)
-			c, key, add = x.Common, x.Key(), func() { d.rx += x.RxBytes }
+			c, key, add = x.Common, x.Key(), func() { d.rx, d.rxOf[x.Host] = d.rx+x.RxBytes, d.rxOf[x.Host]+x.RxBytes }
 		case d.topics.Instance:
 			var x wire.Instance
 			err = wire.DecodeInstance(r.Value, &x)
@@ -161,7 +168,7 @@ func (d *delivered) more(t *testing.T) {
 		if err != nil || !bytes.Equal(key, r.Key) {
 			t.Fatalf("%s: %v", r.Value, err)
 		}
-		id := [2]uint64{c.Epoch, c.Sequence}
+		id := identity{c.Host, c.Epoch, c.Sequence}
 		if before, ok := d.seen[id]; ok {
 			if before != string(r.Value) {
 				t.Errorf("two samples have one identity:\n%s\n%s", before, r.Value)
