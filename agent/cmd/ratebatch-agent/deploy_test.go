@@ -1,6 +1,7 @@
 package main
 
 import (
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/ratebatch/ratebatch/fixtures/composespec"
 )
 
 const deploy = "../../../deploy/agent/"
@@ -34,7 +37,11 @@ func TestComposeHandsOnTheSpecificationsVariables(t *testing.T) {
 			Volumes     []string          `yaml:"volumes"`
 		} `yaml:"services"`
 	}
-	if err := yaml.Unmarshal([]byte(readFile(t, deploy+"compose.yaml")), &compose); err != nil {
+	text := []byte(readFile(t, deploy+"compose.yaml"))
+	if err := composespec.Validate(text); err != nil {
+		t.Errorf("it is no Compose file: %v", err)
+	}
+	if err := yaml.Unmarshal(text, &compose); err != nil {
 		t.Fatal(err)
 	}
 	s := compose.Services["ratebatch-agent"]
@@ -61,6 +68,68 @@ func TestComposeHandsOnTheSpecificationsVariables(t *testing.T) {
 	}
 	if strings.Contains(example, "PASSWORD=x") || !regexp.MustCompile(`(?m)^KAFKA_SASL_PASSWORD=$`).MatchString(example) {
 		t.Error("the example holds a password")
+	}
+}
+
+// Where Docker's client is, it reads the file as it will on a compute node; that
+// needs no engine.
+func TestDockerComposeReadsTheFile(t *testing.T) {
+	if err := exec.CommandContext(t.Context(), "docker", "compose", "version").Run(); err != nil {
+		t.Skip("docker compose is not installed; the file is checked against the published schema")
+	}
+	out, err := exec.CommandContext(t.Context(), "docker", "compose", "-f", deploy+"compose.yaml", "--env-file", deploy+".env.example", "config").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "KAFKA_BOOTSTRAP_SERVERS: metrics.example.com:9092") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Each step of the Dockerfile that Docker is not needed for: what it copies is
+// there, and the command that it runs builds a static binary from go.mod and the
+// folder agent alone.
+func TestTheImagesBinaryIsBuiltFromWhatTheDockerfileCopies(t *testing.T) {
+	text := readFile(t, deploy+"Dockerfile")
+	const top = "../../../"
+	dir := t.TempDir()
+	for _, m := range regexp.MustCompile(`(?m)^COPY ([^-\n][^\n]*)$`).FindAllStringSubmatch(text, -1) {
+		parts := strings.Fields(m[1])
+		for _, source := range parts[:len(parts)-1] {
+			info, err := os.Stat(top + source)
+			if err != nil {
+				t.Fatalf("the Dockerfile copies %s: %v", source, err)
+			}
+			if info.IsDir() {
+				err = os.CopyFS(filepath.Join(dir, source), os.DirFS(top+source))
+			} else {
+				err = os.WriteFile(filepath.Join(dir, source), []byte(readFile(t, top+source)), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run := regexp.MustCompile(`(?m)^RUN (CGO_ENABLED=0 go build .*)$`).FindStringSubmatch(text)
+	if run == nil {
+		t.Fatal("the Dockerfile builds nothing")
+	}
+	binary := filepath.Join(t.TempDir(), "ratebatch-agent")
+	// Not -trimpath, which would have the standard library compiled once more.
+	build := exec.CommandContext(t.Context(), "sh", "-c", strings.NewReplacer(" -o /ratebatch-agent ", " -o "+binary+" ", " -trimpath", "").Replace(run[1]))
+	build.Dir, build.Env = dir, append(os.Environ(), "VERSION=v9.8.7")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := exec.CommandContext(t.Context(), binary, "--version").CombinedOutput(); err != nil || !strings.Contains(string(out), "v9.8.7") {
+		t.Errorf("the image's binary says %v\n%s", err, out)
+	}
+	file, err := elf.Open(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, p := range file.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("the binary needs a loader, which an image from scratch does not have")
+		}
 	}
 }
 
