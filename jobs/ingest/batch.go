@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ratebatch/ratebatch/agent/wire"
@@ -34,6 +36,7 @@ type batch struct {
 	late      []store.Late
 	rejected  []store.Rejected
 
+	ids     map[string]kadm.TopicID // of the topics, by name; shared, never written
 	spans   map[place]*span
 	regions map[string]map[place]bool
 	records int
@@ -43,8 +46,9 @@ type batch struct {
 	now     time.Time
 }
 
-func newBatch() *batch {
+func newBatch(ids map[string]kadm.TopicID) *batch {
 	return &batch{
+		ids:   ids,
 		ports: store.NewPortBlock(), instances: store.NewInstanceBlock(), disks: store.NewDiskBlock(),
 		spans: map[place]*span{}, regions: map[string]map[place]bool{},
 	}
@@ -62,8 +66,10 @@ func (b *batch) reset() {
 	b.records, b.bytes, b.began = 0, 0, time.Time{}
 }
 
-// token names what a batch holds, for one table. The same offsets give the same
-// token, so an insert that is repeated because its answer was lost is dropped.
+// token names what a batch holds, for one table. The same offsets of the same
+// topic give the same token, so an insert that is repeated because its answer
+// was lost is dropped. A topic that was made anew has other records at the same
+// offsets: by its name alone they would be dropped too.
 func (b *batch) token(table string) string {
 	places := make([]place, 0, len(b.spans))
 	for p := range b.spans {
@@ -73,7 +79,7 @@ func (b *batch) token(table string) string {
 	h := sha256.New()
 	fmt.Fprintln(h, table)
 	for _, p := range places {
-		fmt.Fprintln(h, p.topic, p.partition, b.spans[p].first, b.spans[p].next)
+		fmt.Fprintln(h, p.topic, b.ids[p.topic], p.partition, b.spans[p].first, b.spans[p].next)
 	}
 	return "ingest/" + hex.EncodeToString(h.Sum(nil)[:16])
 }
@@ -160,7 +166,7 @@ func (d *decoder) add(b *batch, r *kgo.Record) {
 		}
 	}
 	if err != nil {
-		b.rejected = append(b.rejected, store.Rejected{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: slices.Clone(r.Key), Record: slices.Clone(r.Value), Reason: err.Error()})
+		b.rejected = append(b.rejected, store.Rejected{Topic: r.Topic, TopicID: uuid.UUID(b.ids[r.Topic]), Partition: r.Partition, Offset: r.Offset, Key: slices.Clone(r.Key), Record: slices.Clone(r.Value), Reason: err.Error()})
 		return
 	}
 	in := b.regions[d.sample.Region]

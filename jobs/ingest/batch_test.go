@@ -1,13 +1,20 @@
 package ingest
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ratebatch/ratebatch/agent/wire"
 	"github.com/ratebatch/ratebatch/fixtures/simulate"
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 func someRecords(tb testing.TB, instances int) []*kgo.Record {
@@ -26,7 +33,7 @@ func someRecords(tb testing.TB, instances int) []*kgo.Record {
 // decoder hands out for values that may be null.
 func TestDecodingAllocatesLessThanOncePerRecord(t *testing.T) {
 	records := someRecords(t, 50)
-	d, b := newDecoder(wire.DefaultTopics()), newBatch()
+	d, b := newDecoder(wire.DefaultTopics()), newBatch(nil)
 	fill := func() {
 		b.reset()
 		b.now = time.Now()
@@ -43,9 +50,34 @@ func TestDecodingAllocatesLessThanOncePerRecord(t *testing.T) {
 	}
 }
 
+// Ten minutes without ClickHouse are waited out, with pauses that grow to half a
+// minute; a quarter of an hour ends the run with 75.
+func TestTenMinutesOfRefusalAreWaitedOut(t *testing.T) {
+	for away, passes := range map[time.Duration]bool{10 * time.Minute: true, 16 * time.Minute: false} {
+		synctest.Test(t, func(t *testing.T) {
+			j := &Job{Log: slog.New(slog.DiscardHandler), Options: DefaultOptions(), Now: time.Now}
+			began, tries := time.Now(), 0
+			err := j.retry(t.Context(), "write to port_samples", func(context.Context) error {
+				tries++
+				if time.Since(began) < away {
+					return fmt.Errorf("insert: %w", syscall.ECONNREFUSED)
+				}
+				return nil
+			})
+			var again *ratebatch.TryAgainError
+			if passes && err != nil || !passes && !errors.As(err, &again) {
+				t.Errorf("away for %s: %v", away, err)
+			}
+			if took := time.Since(began); took < 10*time.Minute || took > j.Options.RetryFor+maxPause || tries > 45 || tries < 20 {
+				t.Errorf("away for %s: %d tries in %s", away, tries, took)
+			}
+		})
+	}
+}
+
 func BenchmarkDecode(b *testing.B) {
 	records := someRecords(b, 2000)
-	d, batch := newDecoder(wire.DefaultTopics()), newBatch()
+	d, batch := newDecoder(wire.DefaultTopics()), newBatch(nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		batch.reset()

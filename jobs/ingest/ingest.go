@@ -130,9 +130,10 @@ func (j *Job) cutoff(now time.Time) time.Time {
 
 // session joins the group, reads, and leaves.
 func (j *Job) session(ctx context.Context, run uuid.UUID) (err error) {
+	ids := map[string]kadm.TopicID{}
 	s := &session{
-		job: j, run: run, ids: map[string]kadm.TopicID{}, parts: map[place]*assigned{},
-		decoder: newDecoder(j.Options.Topics), filling: newBatch(), spare: newBatch(), landed: make(chan error, 1),
+		job: j, run: run, ids: ids, parts: map[place]*assigned{},
+		decoder: newDecoder(j.Options.Topics), filling: newBatch(ids), spare: newBatch(ids), landed: make(chan error, 1),
 	}
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

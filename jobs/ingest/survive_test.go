@@ -452,6 +452,34 @@ func TestATopicMadeAnewIsReportedAndReadFromItsBeginning(t *testing.T) {
 	}
 }
 
+// A topic that is made anew has other records at the same offsets: neither the
+// samples nor the rejected records of the two take each other's place, and the
+// second insert is no repetition of the first.
+func TestATopicMadeAnewHasOtherRecordsAtTheSameOffsets(t *testing.T) {
+	p := newPipe(t, 1, kafkatest.Config{})
+	admin := p.broker.Admin(t)
+	all := batches(t, cloud(1, simulate.Faults{}))
+	for i := range 2 {
+		p.send(simulate.Batch{Ports: all.Ports[100*i : 100*(i+1)]})
+		// The same garbage at the same place, in another topic: two records.
+		p.produce(&kgo.Record{Topic: p.topics.Port, Key: []byte("k"), Value: []byte("garbage")})
+		p.drain()
+		if i == 0 {
+			if r, err := admin.DeleteTopics(t.Context(), p.topics.Port); err != nil || r.Error() != nil {
+				t.Fatal(err, r.Error())
+			}
+			if r, err := admin.CreateTopics(t.Context(), 1, -1, nil, p.topics.Port); err != nil || r.Error() != nil {
+				t.Fatal(err, r.Error())
+			}
+			p.client = p.broker.Client(t)
+		}
+	}
+	p.everySample()
+	if got := p.texts("SELECT toString(offset) FROM rejected_records FINAL WHERE record = 'garbage' ORDER BY offset"); !slices.Equal(got, []string{"100", "100"}) {
+		t.Errorf("rejected records at offsets %v, want two at 100", got)
+	}
+}
+
 func TestRecordsThatExpiredUnreadAreReported(t *testing.T) {
 	p := newPipe(t, 1, kafkatest.Config{})
 	admin := p.broker.Admin(t)

@@ -20,6 +20,7 @@ type Late struct {
 // Rejected is a record that did not decode, with its place in the topic.
 type Rejected struct {
 	Topic     string
+	TopicID   uuid.UUID // of the topic then: one that is made anew under the name has other records at the same places
 	Partition int32
 	Offset    int64
 	Key       []byte
@@ -43,10 +44,10 @@ func (s *Store) InsertLate(ctx context.Context, rows []Late, token string) error
 
 // InsertRejected lists records that did not decode.
 func (s *Store) InsertRejected(ctx context.Context, rows []Rejected, token string) error {
-	return s.insertRows(ctx, len(rows), "INSERT INTO rejected_records (topic, partition, offset, key, record, reason)", token, func(batch driver.Batch) error {
+	return s.insertRows(ctx, len(rows), "INSERT INTO rejected_records (topic, topic_id, partition, offset, key, record, reason)", token, func(batch driver.Batch) error {
 		for i := range rows {
 			r := &rows[i]
-			if err := batch.Append(r.Topic, r.Partition, r.Offset, string(r.Key), string(r.Record), r.Reason); err != nil {
+			if err := batch.Append(r.Topic, r.TopicID, r.Partition, r.Offset, string(r.Key), string(r.Record), r.Reason); err != nil {
 				return err
 			}
 		}
