@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -52,7 +53,7 @@ func benchIngest(ctx context.Context, p *program, dir string, size benchSize) (f
 		return nil, err
 	}
 	records := sent.Total()
-	var consumed, ingested, cpu []time.Duration
+	var consumed, ingested, cpu, brokerCPU, engineCPU []time.Duration
 	peak := int64(0)
 	err = benchDatabase(ctx, p, dir, func(e *engine.Engine, s *store.Store) error {
 		for run := range size.runs {
@@ -66,6 +67,10 @@ func benchIngest(ctx context.Context, p *program, dir string, size benchSize) (f
 					return err
 				}
 			}
+			others, err := processesCPU(filepath.Join(dir, "data"))
+			if err != nil {
+				return err
+			}
 			result, used, rss, err := runIngest(ctx, o, filepath.Join(dir, "data"), e.Database(), fmt.Sprintf("bench-%d", run))
 			if err != nil {
 				return err
@@ -73,7 +78,11 @@ func benchIngest(ctx context.Context, p *program, dir string, size benchSize) (f
 			if int64(result.Records) != records || result.Rejected != 0 {
 				return fmt.Errorf("ingest read %d records and rejected %d, of %d", result.Records, result.Rejected, records)
 			}
-			cpu = append(cpu, used)
+			then, err := processesCPU(filepath.Join(dir, "data"))
+			if err != nil {
+				return err
+			}
+			cpu, brokerCPU, engineCPU = append(cpu, used), append(brokerCPU, then[0]-others[0]), append(engineCPU, then[1]-others[1])
 			ingested, peak = append(ingested, time.Duration(result.Seconds*float64(time.Second))), max(peak, rss)
 		}
 		return nil
@@ -82,7 +91,10 @@ func benchIngest(ctx context.Context, p *program, dir string, size benchSize) (f
 		return nil, err
 	}
 	median, spread := bench.Median(ingested)
-	used, usedSpread := bench.Median(cpu)
+	perRecord := func(name, unit string, of []time.Duration) bench.Figure {
+		median, spread := bench.Median(of)
+		return bench.Figure{Name: name, Value: float64(median.Microseconds()) / float64(records), Unit: "µs/record, of " + unit, Runs: len(of), Spread: spread}
+	}
 	limit := 1e6 / 150_000.0 // 150,000 records a second on two cores
 	if size.hours < 48 {
 		limit = 0 // joining the group takes longer than so few records
@@ -90,10 +102,27 @@ func benchIngest(ctx context.Context, p *program, dir string, size benchSize) (f
 	return []bench.Figure{
 		{Name: "ingest_rate", Value: float64(records) / median.Seconds(), Unit: "records/s", Runs: len(ingested), Spread: spread},
 		{Name: "ingest_record", Value: float64(median.Microseconds()) / float64(records), Unit: "µs/record", Limit: limit, Runs: len(ingested), Spread: spread},
-		{Name: "ingest_cpu", Value: float64(used.Microseconds()) / float64(records), Unit: "µs/record, of ingest's own process", Runs: len(cpu), Spread: usedSpread},
+		perRecord("ingest_cpu", "ingest's own process", cpu),
+		perRecord("ingest_engine_cpu", "the engine", engineCPU),
+		perRecord("ingest_broker_cpu", "the broker, which a real one has elsewhere", brokerCPU),
 		{Name: "ingest_vs_consume", Value: median.Seconds(), Unit: "s", Ratio: bench.MedianRatio(ingested, consumed), Runs: len(ingested), Spread: spread},
 		{Name: "ingest_peak_memory", Value: float64(peak) / 1024, Unit: "MiB", Limit: 400, Runs: len(ingested)},
 	}, nil
+}
+
+// processesCPU is what the broker, which runs in this process, and the engine
+// have used of the processors.
+func processesCPU(dataDir string) (used [2]time.Duration, err error) {
+	pid, err := enginePID(dataDir)
+	if err != nil {
+		return used, err
+	}
+	for i, pid := range []int{os.Getpid(), pid} {
+		if used[i], err = processCPU(pid); err != nil {
+			return used, err
+		}
+	}
+	return used, nil
 }
 
 // consumeAll reads every record once and does nothing with it.

@@ -32,9 +32,29 @@ func processPeak(pid int) (int64, error) {
 	return strconv.ParseInt(string(kib[1]), 10, 64)
 }
 
-// enginePeak is the largest resident memory, in MiB, that the engine over a
-// folder has had so far.
-func enginePeak(dataDir string) (float64, error) {
+// processCPU is how long a living process has used the processors so far, to
+// the kernel's hundredth of a second.
+func processCPU(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The name may hold anything but ends at the last bracket; utime and stime are
+	// the 12th and 13th fields behind it.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 13 {
+		return 0, errors.New("the system does not tell what a process used of the processors")
+	}
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * (time.Second / 100), err
+}
+
+// enginePID is the process of the engine over a folder.
+func enginePID(dataDir string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(dataDir, "engine", "endpoint.json"))
 	if err != nil {
 		return 0, err
@@ -43,7 +63,17 @@ func enginePeak(dataDir string) (float64, error) {
 	if err := json.Unmarshal(text, &endpoint); err != nil || endpoint.PID == 0 {
 		return 0, errors.Join(errors.New("the engine's endpoint file names no pid"), err)
 	}
-	kib, err := processPeak(endpoint.PID)
+	return endpoint.PID, nil
+}
+
+// enginePeak is the largest resident memory, in MiB, that the engine over a
+// folder has had so far.
+func enginePeak(dataDir string) (float64, error) {
+	pid, err := enginePID(dataDir)
+	if err != nil {
+		return 0, err
+	}
+	kib, err := processPeak(pid)
 	return float64(kib) / 1024, err
 }
 
