@@ -1,6 +1,7 @@
 package rate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/hashmap"
+	"github.com/ratebatch/ratebatch/ratebatch/metric"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
@@ -144,6 +146,9 @@ func (j *Job) changedCarries(ctx context.Context, tiered tieredPlans) ([]store.D
 	if err := j.Store.CarryStates(ctx, since, j.Options.Calendar.Zone().String(), c.visit); err != nil {
 		return nil, look, err
 	}
+	if err := j.settleDoubts(ctx, &c, now); err != nil {
+		return nil, look, err
+	}
 	for _, digest := range c.unknown {
 		j.Log.WarnContext(ctx, "commits by a plan that is not stored", "digest", digest)
 	}
@@ -165,7 +170,18 @@ type carryCheck struct {
 	charged map[string]decimal.Decimal // by currency
 	scopes  uint64
 	changed []store.DueWindow
+	doubts  []doubt // of periods that are not in changed
 	unknown []string
+}
+
+// doubt is an account of a period whose lines change only if one of them has a
+// quantity of 0 or less: of those the commit says nothing.
+type doubt struct {
+	window  store.DueWindow
+	metric  string
+	account string
+	tariff  *hashmap.Tariff
+	is      decimal.Decimal
 }
 
 // charged is the account of a month's money, in the last period's commit.
@@ -178,7 +194,9 @@ func (c *carryCheck) visit(x store.CarryState) {
 		c.scopes++
 	}
 	p := c.tiered[x.PlanDigest]
+	window := store.DueWindow{Scope: x.Scope, First: x.Begin, Until: x.End}
 	differs := false
+	var doubts []doubt
 	for account, was := range x.CarryIn {
 		if p == nil {
 			if !slices.Contains(c.unknown, x.PlanDigest) {
@@ -190,13 +208,27 @@ func (c *carryCheck) visit(x store.CarryState) {
 			differs = differs || p.chargesDiffer(x, was, c.charged[x.Currency])
 			continue
 		}
-		differs = differs || p.linesDiffer(x, account, was, c.used[account])
+		is := c.used[account]
+		if was.Equal(is) {
+			continue
+		}
+		name, t := p.tariff(x, account)
+		switch {
+		case t == nil: // priced by tiers that the plan does not have: look again
+			differs = true
+		case tariffDiffers(t, was, is, x.Used[account]):
+			differs = true
+		case edgeDiffers(t, was, is, x.Used[account]):
+			doubts = append(doubts, doubt{window, name, account, t, is})
+		}
 	}
 	if p != nil && !differs {
 		differs = c.lacksCharge(p, x)
 	}
 	if differs {
-		c.changed = append(c.changed, store.DueWindow{Scope: x.Scope, First: x.Begin, Until: x.End})
+		c.changed = append(c.changed, window)
+	} else {
+		c.doubts = append(c.doubts, doubts...)
 	}
 	for account, q := range x.Used {
 		if account != chargedAccount {
@@ -216,23 +248,21 @@ func (c *carryCheck) lacksCharge(p *tieredPlan, x store.CarryState) bool {
 	return !closing(monthCharges(p.plan, x.Begin), x.Scope, c.charged[x.Currency].Add(x.Total)).IsZero()
 }
 
-// linesDiffer says whether a period's lines change when its account begins with
-// another quantity than at its commit.
-func (p *tieredPlan) linesDiffer(x store.CarryState, account string, was, is decimal.Decimal) bool {
-	if was.Equal(is) {
-		return false
-	}
-	for _, metric := range p.metrics {
-		if account != metric && !strings.HasPrefix(account, metric+"/") {
+// tariff is what prices an account's usage in a period, and its metric.
+func (p *tieredPlan) tariff(x store.CarryState, account string) (string, *hashmap.Tariff) {
+	for _, name := range p.metrics {
+		if account != name && !strings.HasPrefix(account, name+"/") {
 			continue
 		}
-		if t := p.evaluator.Tariff(metric, x.Scope, x.Begin); t != nil {
-			return tariffDiffers(t, was, is, x.Used[account])
+		if t := p.evaluator.Tariff(name, x.Scope, x.Begin); t != nil {
+			return name, t
 		}
 	}
-	return true // priced by tiers that the plan does not have: look again
+	return "", nil
 }
 
+// tariffDiffers says whether a period's lines change when its account begins
+// with another quantity than at its commit, but for what edgeDiffers finds.
 func tariffDiffers(t *hashmap.Tariff, was, is, used decimal.Decimal) bool {
 	if t.Kind == plan.Volume {
 		old, now := t.Last(was.Add(used)), t.Last(is.Add(used))
@@ -249,6 +279,82 @@ func tariffDiffers(t *hashmap.Tariff, was, is, used decimal.Decimal) bool {
 	}
 	// Within one tier before and now, or cut at another place.
 	return used.IsPositive() && (t.Last(was.Add(used)) != first || t.Last(is.Add(used)) != last)
+}
+
+// edgeDiffers says whether a period that lies within one tier ended exactly at
+// its edge and does no longer, or does now: a quantity of 0 or less that comes
+// last in the period then has the price of another tier.
+func edgeDiffers(t *hashmap.Tariff, was, is, used decimal.Decimal) bool {
+	return t.Kind == plan.Graduated && t.Next(was.Add(used)) != t.Next(is.Add(used))
+}
+
+// settleDoubts reads the lines of the periods that the commits leave open; few
+// ever end exactly at an edge.
+func (j *Job) settleDoubts(ctx context.Context, c *carryCheck, now time.Time) error {
+	for _, d := range c.doubts {
+		if n := len(c.changed); n > 0 && c.changed[n-1] == d.window {
+			continue // by another account
+		}
+		w := store.ExportWindow{From: d.window.First, To: d.window.Until, AsOf: now}
+		lines, err := j.Store.TieredLines(ctx, w, d.window.Scope, d.window.First, d.metric)
+		if err != nil {
+			return err
+		}
+		if d.differs(lines) {
+			c.changed = append(c.changed, d.window)
+		}
+	}
+	slices.SortFunc(c.changed, func(a, b store.DueWindow) int {
+		return cmp.Or(strings.Compare(a.Scope, b.Scope), a.First.Compare(b.First))
+	})
+	return nil
+}
+
+// differs prices the account's lines again from what it begins with now.
+func (d *doubt) differs(lines []store.FoundLine) bool {
+	var rows []hashmap.TierRow
+	rules := map[string]int{} // of the lines of 0 or less: each row of them has one line
+	for i := range lines {
+		l := &lines[i]
+		if l.Part >= hashmap.AdjustmentPart || l.Bucket != "" && (l.Bucket != string(hashmap.Rejected) || l.Rule != hashmap.OutOfRange) {
+			continue
+		}
+		if !d.draws(l) {
+			continue
+		}
+		rows = append(rows, hashmap.TierRow{Region: l.Region, Resource: l.Resource, Attributes: l.Attributes, Qty: l.Qty})
+		if !l.Qty.IsPositive() {
+			rules[l.Rule]++
+		}
+	}
+	if len(rules) == 0 {
+		return false
+	}
+	// All rows are of one account, whatever its attributes are called.
+	one := *d.tariff
+	one.Per = plan.PerScope
+	again, _ := one.Price(d.metric, hashmap.JoinParts(rows), map[string]decimal.Decimal{d.metric: d.is})
+	for _, l := range again {
+		if !l.Qty.IsPositive() {
+			rules[l.Rule]--
+		}
+	}
+	for _, n := range rules {
+		if n != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// draws says whether a line draws on the account. Lines do not repeat what
+// follows from their scope and begin, by which there can be accounts too.
+func (d *doubt) draws(l *store.FoundLine) bool {
+	of := metric.Metric{ScopeKey: d.tariff.Per}
+	if d.tariff.Per == plan.PerScope || d.tariff.Per == plan.PerResource || d.account != d.metric+"/"+d.tariff.Per+"="+l.Scope {
+		of.ScopeKey = ""
+	}
+	return d.tariff.Account(d.metric, l.Resource, of.WithImplied(l.Attributes, l.Scope, l.Begin)) == d.account
 }
 
 // chargesDiffer says whether a month's minimum or cap comes to another amount

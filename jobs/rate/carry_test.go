@@ -44,6 +44,42 @@ func TestTariffDiffers(t *testing.T) {
 	}
 }
 
+// Of a period that ends exactly at an edge the commit alone does not say whether
+// a line changes: a quantity of 0 or less may follow there.
+func TestEdgeDiffers(t *testing.T) {
+	dec := decimal.RequireFromString
+	tariff := &hashmap.Tariff{ID: "g", Kind: plan.Graduated, Edges: []decimal.Decimal{dec("10"), dec("20")}, Costs: []decimal.Decimal{dec("3"), dec("2"), dec("1")}}
+	line := func(resource, qty, rule string) store.FoundLine {
+		return store.FoundLine{Line: store.Line{Scope: "s", Resource: resource, Qty: dec(qty), Rule: rule}}
+	}
+	for name, tt := range map[string]struct {
+		was, is, used string
+		lines         []store.FoundLine
+		doubtful      bool
+		want          bool
+	}{
+		"nothing ends at an edge":                {"1", "2", "5", nil, false, false},
+		"ends at the edge now, nothing follows":  {"4", "5", "5", []store.FoundLine{line("a", "5", "g:1")}, true, false},
+		"ends at the edge now, 0 follows":        {"4", "5", "5", []store.FoundLine{line("a", "5", "g:1"), line("b", "0", "g:1")}, true, true},
+		"ends at the edge now, 0 comes first":    {"4", "5", "5", []store.FoundLine{line("a", "0", "g:1"), line("b", "5", "g:1")}, true, false},
+		"ended at the edge, -1 follows":          {"5", "4", "5", []store.FoundLine{line("a", "5", "g:1"), line("b", "-1", "g:2")}, true, true},
+		"ended at the edge, just below it now":   {"5", "4.999999999999999999", "5", []store.FoundLine{line("a", "5", "g:1"), line("b", "-1", "g:2")}, true, true},
+		"0 follows in another metric's bucket":   {"4", "5", "5", []store.FoundLine{line("a", "5", "g:1"), {Line: store.Line{Resource: "b", Bucket: "skipped"}}}, true, false},
+		"0 in the middle and 0 at the end, once": {"4", "5", "5", []store.FoundLine{line("a", "2", "g:1"), line("b", "0", "g:1"), line("c", "3", "g:1"), line("d", "0", "g:1")}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := edgeDiffers(tariff, dec(tt.was), dec(tt.is), dec(tt.used)); got != tt.doubtful {
+				t.Fatalf("doubtful: %v, want %v", got, tt.doubtful)
+			}
+			tariff.Per = plan.PerScope
+			d := doubt{metric: "m", account: "m", tariff: tariff, is: dec(tt.is)}
+			if got := tt.doubtful && d.differs(tt.lines); got != tt.want {
+				t.Errorf("differs: %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestClosing(t *testing.T) {
 	dec := decimal.RequireFromString
 	m := store.MonthCharges{Priced: true, Others: []string{"internal"},

@@ -213,6 +213,9 @@ func (w *whatIf) amounts(to time.Time) []Amount {
 	var out []Amount
 	for key, price := range w.sums {
 		if price.IsZero() {
+			// Who stays within the allowance pays the minimum all the same.
+			a := account{key.Scope, key.Month}
+			totals[a] = totals[a].Add(price)
 			continue
 		}
 		key.Price = price

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/jobs/rate"
+	"github.com/ratebatch/ratebatch/jobs/reconcile"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -143,9 +144,128 @@ func TestPropertyOrderDoesNotMatter(t *testing.T) {
 		if n := idleRevisions(t, s); n > 0 {
 			rt.Fatalf("%d revisions changed nothing\n%s", n, text)
 		}
+		if x := repriced(t, s, start); x.Result == reconcile.Fails {
+			rt.Fatalf("reconcile: %+v\n%s", x, text)
+		}
 	})
-	if t.Logf("%d periods were rated again for their carry-in", carried); carried == 0 {
-		t.Error("no carry-in ever changed")
+	t.Logf("%d periods were rated again for their carry-in", carried) // few cases may draw none; the test below has its own
+}
+
+// Only the periods whose lines really change get a revision, and a volume tier
+// that is crossed has one adjustment in the month, wherever the crossing moves.
+//
+// Six hours of 4 units each with an edge at 10: s0 graduated is cut in hour 2
+// (8 to 12), s1 by volume crosses in hour 2, with an adjustment of 8.
+func TestOnlyPeriodsWhoseLinesChangeGetARevision(t *testing.T) {
+	s := withTraffic(t)
+	const text = "currency: EUR\nservices: [{name: traffic, tiers: [{id: g, steps: [{up_to: 10, cost: 2}, {cost: 1}]}, {id: v, scope: s1, kind: volume, steps: [{up_to: 10, cost: 2}, {cost: 1}]}]}]\n"
+	applyPlan(t, s, text, time.Unix(0, 0))
+	start := at("2026-11-01T00:00:00Z")
+	hour := func(n int) time.Time { return start.Add(time.Duration(n) * time.Hour) }
+	var flows []flow
+	for n := range 6 {
+		for _, scope := range []string{"s0", "s1"} {
+			flows = append(flows, flow{hour(n), "one", scope, "a", "", decimal.New(4, 0)})
+		}
+	}
+	sendTraffic(t, s, flows)
+	o := options("2026-11-01T07:00:01Z")
+	if _, err := run(t.Context(), s, o); err != nil {
+		t.Fatal(err)
+	}
+	late := func(scope string, n int, id string) func() (rate.Result, error) {
+		return func() (rate.Result, error) {
+			f := flow{hour(n), "one", scope, id, "", decimal.New(1, 0)}
+			flows = append(flows, f)
+			sendTraffic(t, s, []flow{f})
+			return again(t.Context(), s, o, scope, hour(n), hour(n+1))
+		}
+	}
+	for _, step := range []struct {
+		what      string
+		do        func() (rate.Result, error)
+		carried   uint64
+		revisions string // of s0's six hours, and of s1's
+		adjusted  string // hour and quantity of the adjustments
+	}{
+		{"as rated", func() (rate.Result, error) { return rate.Result{}, nil }, 0, "1 1 1 1 1 1, 1 1 1 1 1 1", "02 8"},
+		{"late in s0: hour 2 is cut at another place", late("s0", 0, "b"), 1, "2 1 2 1 1 1, 1 1 1 1 1 1", "02 8"},
+		{"late in s1: another quantity to adjust", late("s1", 0, "b"), 1, "2 1 2 1 1 1, 2 1 2 1 1 1", "02 9"},
+		{"hour 1 of s1 ends exactly at the edge", late("s1", 1, "b"), 1, "2 1 2 1 1 1, 2 2 3 1 1 1", "02 10"},
+		{"the crossing moves to hour 1", late("s1", 1, "c"), 1, "2 1 2 1 1 1, 2 3 4 1 1 1", "01 5"},
+		{"late past the crossings changes no other hour", late("s0", 3, "b"), 0, "2 1 2 2 1 1, 2 3 4 1 1 1", "01 5"},
+		{"a reprocess that finds nothing new", func() (rate.Result, error) { return again(t.Context(), s, o, "s1", hour(0), hour(2)) }, 0, "2 1 2 2 1 1, 3 4 4 1 1 1", "01 5"},
+		{"a reset to hour 4 is rated again, the hours before stay", func() (rate.Result, error) {
+			if err := s.InsertResets(t.Context(), uuid.New(), []string{"s0"}, hour(4), "test", "test", uuid.NewString()); err != nil {
+				return rate.Result{}, err
+			}
+			return run(t.Context(), s, o)
+		}, 0, "2 1 2 2 3 3, 3 4 4 1 1 1", "01 5"},
+		{"a run with nothing to do", func() (rate.Result, error) { return run(t.Context(), s, o) }, 0, "2 1 2 2 3 3, 3 4 4 1 1 1", "01 5"},
+	} {
+		result, err := step.do()
+		if err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if result.Carried != step.carried {
+			t.Errorf("%s: %d periods were rated again for their carry-in, want %d", step.what, result.Carried, step.carried)
+		}
+		var revisions, adjusted string
+		if err := s.Conn().QueryRow(t.Context(), `SELECT arrayStringConcat(groupArray(list), ', ') FROM (SELECT arrayStringConcat(groupArray(toString(revision)), ' ') AS list
+			FROM (SELECT scope, begin, max(revision) AS revision FROM period_commits GROUP BY scope, begin ORDER BY scope, begin) GROUP BY scope ORDER BY scope)`).Scan(&revisions); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Conn().QueryRow(t.Context(), `SELECT arrayStringConcat(groupArray(concat(formatDateTime(begin, '%H', 'UTC'), ' ', toString(qty))), ', ') FROM rated WHERE metric = 'adjustment'`).Scan(&adjusted); err != nil {
+			t.Fatal(err)
+		}
+		if revisions != step.revisions || adjusted != step.adjusted {
+			t.Errorf("%s: revisions %s, want %s; adjustments %q, want %q", step.what, revisions, step.revisions, adjusted, step.adjusted)
+		}
+		if got, want := ratedLines(t, s), expectedLines(t, text, flows); !slices.Equal(got, want) {
+			t.Fatalf("%s: lines\n%s\nwant\n%s", step.what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// A row of nothing that ends up behind the edge has the next tier's price, though
+// its period lies within one tier before and after: hour 1 ends exactly at 10 once
+// the late unit is there, and its row of 0 then begins the second tier. Hour 1
+// of s1 has none, so nothing of it changes.
+func TestARowOfNothingAtTheEdge(t *testing.T) {
+	s := withTraffic(t)
+	const text = "currency: EUR\nservices: [{name: traffic, tiers: [{id: g, steps: [{up_to: 10, cost: 2}, {cost: 1}]}]}]\n"
+	applyPlan(t, s, text, time.Unix(0, 0))
+	start := at("2026-11-01T00:00:00Z")
+	var flows []flow
+	for _, scope := range []string{"s0", "s1"} {
+		flows = append(flows, flow{start, "one", scope, "a", "", decimal.New(4, 0)}, flow{start.Add(time.Hour), "one", scope, "a", "", decimal.New(5, 0)})
+	}
+	flows = append(flows, flow{start.Add(time.Hour), "one", "s0", "b", "", decimal.Zero}, flow{start.Add(time.Hour), "one", "s0", "c", "", decimal.New(-1, 0)})
+	sendTraffic(t, s, flows)
+	o := options("2026-11-01T05:00:01Z")
+	if _, err := run(t.Context(), s, o); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		scope, id string
+		carried   uint64
+	}{{"s0", "late", 1}, {"s1", "late", 0}, {"s0", "later", 1}, {"s1", "later", 1}} { // 11: past the edge, hour 1 is cut
+		f := flow{start, "one", step.scope, step.id, "", decimal.New(1, 0)}
+		flows = append(flows, f)
+		sendTraffic(t, s, []flow{f})
+		result, err := again(t.Context(), s, o, step.scope, start, start.Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Carried != step.carried {
+			t.Errorf("%s %s: %d periods were rated again, want %d", step.scope, step.id, result.Carried, step.carried)
+		}
+		if got, want := ratedLines(t, s), expectedLines(t, text, flows); !slices.Equal(got, want) {
+			t.Fatalf("%s %s: lines\n%s\nwant\n%s", step.scope, step.id, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	if n := idleRevisions(t, s); n > 0 {
+		t.Errorf("%d revisions changed nothing", n)
 	}
 }
 

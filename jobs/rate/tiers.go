@@ -120,9 +120,7 @@ FROM (
         SELECT region, scope, begin, resource, attributes, toUInt16(place_ - 1) AS part_, piece_.2 AS q_, %s AS c_
         FROM (
             SELECT region, scope, begin, resource, attributes, t_,
-                if(raw_ > 0, arrayFilter(x -> x.2 > 0, arrayMap((i, lower, upper) -> (toUInt32(i), least(hi_, upper) - greatest(hi_ - raw_, lower)),
-                                 arrayEnumerate(upper_), arrayPushFront(edges_, toInt128(0)), arrayPushBack(edges_, toInt128('170141183460469231731687303715884105727')) AS upper_)),
-                   [(toUInt32(1 + arrayCount(x -> x <= hi_, edges_)), raw_)]) AS pieces_
+                %s AS pieces_
             FROM (
                 SELECT u.region AS region, u.scope AS scope, u.begin AS begin, u.resource AS resource, u.attributes AS attributes, u.t_ AS t_, u.q_ AS raw_,
                     %s AS edges_,
@@ -135,7 +133,7 @@ FROM (
                 INNER JOIN %s AS w ON %s
                 WHERE %s AND %s AND w.crosses))
         ARRAY JOIN pieces_ AS piece_, arrayEnumerate(pieces_) AS place_)) AS l%s`,
-		columns, e.Columns, e.Coefficient("t_", "piece_.1"), e.Edges("u.t_"), e.Inner, crossing, carries, on, e.Guard, e.Tiered, p.revisionJoin())
+		columns, e.Columns, e.Coefficient("t_", "piece_.1"), pricing.Pieces("raw_", "hi_", "edges_"), e.Edges("u.t_"), e.Inner, crossing, carries, on, e.Guard, e.Tiered, p.revisionJoin())
 	return []string{whole, cut}
 }
 

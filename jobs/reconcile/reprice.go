@@ -17,8 +17,8 @@ import (
 // usage they stand for and by the plan and metrics that their commits name: a
 // price that ClickHouse folded, multiplied or rounded wrongly shows here. It is
 // a spot check, since a pass is fast for not doing this; every run draws other
-// lines. A line of tiered prices stands for no price of its own: it depends on
-// the month before it.
+// lines. Of a line of tiers, whose price depends on the month before it, the whole
+// period is priced again (tiers.go).
 
 // terms prices lines by the versions they were rated by.
 type terms struct {
@@ -109,6 +109,7 @@ func (j *Job) reprice(ctx context.Context, r *Report, w store.ExportWindow) erro
 		return err
 	}
 	var drawn, same, unknown uint64
+	var tiered []*store.DrawnLine
 	note := ""
 	for i := range lines {
 		l := &lines[i]
@@ -116,8 +117,12 @@ func (j *Job) reprice(ctx context.Context, r *Report, w store.ExportWindow) erro
 		if err != nil {
 			return err
 		}
-		if !ok || e.HasTiers(l.Metric) {
+		if !ok {
 			unknown++
+			continue
+		}
+		if e.HasTiers(l.Metric) {
+			tiered = append(tiered, l)
 			continue
 		}
 		drawn++
@@ -133,8 +138,11 @@ func (j *Job) reprice(ctx context.Context, r *Report, w store.ExportWindow) erro
 	if drawn > 0 {
 		compare(r, step, what, drawn, same, note)
 	}
+	if err := j.tiers(ctx, r, w, t, tiered, seed); err != nil {
+		return err
+	}
 	if unknown > 0 {
-		r.unknown(step, fmt.Sprintf("%d more lines drawn", unknown), "their price depends on the month so far (tiers, discounts, minimums), or the plan or metrics they were rated by are not stored")
+		r.unknown(step, fmt.Sprintf("%d more lines drawn", unknown), "the plan or metrics they were rated by are not stored")
 	}
 	return nil
 }

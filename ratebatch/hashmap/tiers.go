@@ -151,7 +151,32 @@ func (e *Evaluator) Tariff(metric, scope string, t time.Time) *Tariff {
 type TierRow struct {
 	Region, Resource string
 	Attributes       map[string]string
+	Facts            map[string]string // what rules see, if that is more than the attributes, which say the order
 	Qty              decimal.Decimal
+}
+
+func (r *TierRow) facts() map[string]string {
+	if r.Facts != nil {
+		return r.Facts
+	}
+	return r.Attributes
+}
+
+// JoinParts puts rows that tiers cut together again: of those that differ in
+// their quantity only it makes one. The rows come in the order in which they
+// draw on accounts.
+func JoinParts(parts []TierRow) []TierRow {
+	parts = slices.Clone(parts)
+	slices.SortStableFunc(parts, func(a, b TierRow) int { return a.Compare(&b) })
+	var out []TierRow
+	for _, p := range parts {
+		if n := len(out); n > 0 && out[n-1].Compare(&p) == 0 {
+			out[n-1].Qty = out[n-1].Qty.Add(p.Qty)
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // TierLine is one line that a period's usage rows come to.
@@ -170,50 +195,64 @@ type TierLine struct {
 // what the period adds to each account.
 func (e *Evaluator) PriceTiers(metric, scope string, begin time.Time, rows []TierRow, before map[string]decimal.Decimal) (lines []TierLine, used map[string]decimal.Decimal) {
 	tariff := e.Tariff(metric, scope, begin)
+	apart := make([]Result, len(rows))
+	for i := range rows {
+		apart[i] = e.apart(metric, scope, begin, rows[i])
+	}
+	return tariff.price(metric, rows, func(i int) (Result, bool) { return apart[i], tariff == nil || apart[i].Bucket != Unpriced }, before)
+}
+
+// Price is PriceTiers for rows all of which the tariff prices.
+func (t *Tariff) Price(metric string, rows []TierRow, before map[string]decimal.Decimal) (lines []TierLine, used map[string]decimal.Decimal) {
+	return t.price(metric, rows, func(int) (Result, bool) { return Result{}, false }, before)
+}
+
+// price prices rows but those that are apart, whose result is known.
+func (t *Tariff) price(metric string, rows []TierRow, apart func(int) (Result, bool), before map[string]decimal.Decimal) (lines []TierLine, used map[string]decimal.Decimal) {
 	used = map[string]decimal.Decimal{}
 	regions := map[string]string{}
 	order := make([]int, len(rows))
-	counted := make([]bool, len(rows))
-	results := make([]Result, len(rows))
-	for i, r := range rows {
+	for i := range rows {
+		r := &rows[i]
 		order[i] = i
-		results[i] = e.apart(metric, scope, begin, r)
-		if counted[i] = tariff != nil && results[i].Bucket == Unpriced; counted[i] {
-			account := tariff.Account(metric, r.Resource, r.Attributes)
-			used[account] = used[account].Add(decimal.Max(r.Qty, decimal.Zero))
-			if region, ok := regions[account]; !ok || r.Region < region {
-				regions[account] = r.Region
-			}
+		if _, ok := apart(i); ok {
+			continue
+		}
+		account := t.Account(metric, r.Resource, r.facts())
+		used[account] = used[account].Add(decimal.Max(r.Qty, decimal.Zero))
+		if region, ok := regions[account]; !ok || r.Region < region {
+			regions[account] = r.Region
 		}
 	}
-	slices.SortFunc(order, func(i, j int) int { return rows[i].compare(&rows[j]) })
+	slices.SortFunc(order, func(i, j int) int { return rows[i].Compare(&rows[j]) })
 	drawn := maps.Clone(before)
 	if drawn == nil {
 		drawn = map[string]decimal.Decimal{}
 	}
 	for _, i := range order {
-		r := rows[i]
-		if !counted[i] {
-			lines = append(lines, TierLine{Row: i, Region: r.Region, Qty: r.Qty, Result: results[i]})
+		r := &rows[i]
+		if result, ok := apart(i); ok {
+			lines = append(lines, TierLine{Row: i, Region: r.Region, Qty: r.Qty, Result: result})
 			continue
 		}
-		account := tariff.Account(metric, r.Resource, r.Attributes)
-		parts := []part{{tariff.Last(before[account].Add(used[account])), r.Qty}}
-		if tariff.Kind == plan.Graduated {
-			parts = tariff.cut(drawn[account], r.Qty)
+		account := t.Account(metric, r.Resource, r.facts())
+		parts := []part{{t.Last(before[account].Add(used[account])), r.Qty}}
+		if t.Kind == plan.Graduated {
+			parts = t.cut(drawn[account], r.Qty)
 		}
 		drawn[account] = drawn[account].Add(decimal.Max(r.Qty, decimal.Zero))
 		for n, p := range parts {
-			lines = append(lines, TierLine{Row: i, Part: n, Account: account, Region: r.Region, Qty: p.qty, Result: tierResult(tariff.Costs[p.tier], p.qty, tariff.Rule(p.tier))})
+			lines = append(lines, TierLine{Row: i, Part: n, Account: account, Region: r.Region, Qty: p.qty, Result: tierResult(t.Costs[p.tier], p.qty, t.Rule(p.tier))})
 		}
 	}
-	if tariff != nil && tariff.Kind == plan.Volume {
-		for _, account := range slices.Sorted(maps.Keys(used)) {
-			was := before[account]
-			old, now := tariff.Last(was), tariff.Last(was.Add(used[account]))
-			if r, ok := tariff.Adjustment(old, now, was); ok {
-				lines = append(lines, TierLine{Row: -1, Part: AdjustmentPart, Account: account, Region: regions[account], Qty: was, Result: r})
-			}
+	if t == nil || t.Kind != plan.Volume {
+		return lines, used
+	}
+	for _, account := range slices.Sorted(maps.Keys(used)) {
+		was := before[account]
+		old, now := t.Last(was), t.Last(was.Add(used[account]))
+		if r, ok := t.Adjustment(old, now, was); ok {
+			lines = append(lines, TierLine{Row: -1, Part: AdjustmentPart, Account: account, Region: regions[account], Qty: was, Result: r})
 		}
 	}
 	return lines, used
@@ -246,7 +285,7 @@ func (t *Tariff) Adjustment(old, now int, accumulated decimal.Decimal) (Result, 
 // apart is the result of a row that tiers do not price: skipped, rejected, or
 // unpriced, which is what tiers price if there are any.
 func (e *Evaluator) apart(metric, scope string, begin time.Time, r TierRow) Result {
-	f := e.Fold(metric, scope, r.Attributes, begin)
+	f := e.Fold(metric, scope, r.facts(), begin)
 	if reason := cmp.Or(f.Reject, f.PerPoint); reason != "" {
 		return Result{Bucket: Rejected, Reason: reason}
 	}
@@ -290,9 +329,9 @@ func (t *Tariff) cut(accumulated, qty decimal.Decimal) []part {
 	return append(out, part{tier, end.Sub(accumulated)})
 }
 
-// compare is the order in which rows of a period draw on an account: resource,
+// Compare is the order in which rows of a period draw on an account: resource,
 // region, attributes by name, all byte by byte.
-func (r *TierRow) compare(o *TierRow) int {
+func (r *TierRow) Compare(o *TierRow) int {
 	if c := cmp.Or(strings.Compare(r.Resource, o.Resource), strings.Compare(r.Region, o.Region)); c != 0 {
 		return c
 	}

@@ -243,6 +243,16 @@ func (e *TierExpression) Coefficient(slot, tier string) string {
 	return fmt.Sprintf("toUInt32(arrayElement(CAST([%s] AS Array(UInt32)), %s) + %s)", strings.Join(e.offsets, ","), slot, tier)
 }
 
+// Pieces is SQL: the pieces (tier from 1, raw quantity) that a row of graduated
+// tiers is cut into, from raw, its quantity, hi, what its account has used with it,
+// and edges, of its tariff; all of Int128. What is 0 or less is one piece, in the
+// tier that follows.
+func Pieces(raw, hi, edges string) string {
+	return fmt.Sprintf(`if(%[1]s > 0, arrayFilter(x -> x.2 > 0, arrayMap((i, lower, upper) -> (toUInt32(i), least(%[2]s, upper) - greatest(%[2]s - %[1]s, lower)),
+                                 arrayEnumerate(upper_), arrayPushFront(%[3]s, toInt128(0)), arrayPushBack(%[3]s, toInt128('170141183460469231731687303715884105727')) AS upper_)),
+                   [(toUInt32(1 + arrayCount(x -> x <= %[2]s, %[3]s)), %[1]s)])`, raw, hi, edges)
+}
+
 // tierArithmetic chooses the cheapest form that is exact for all of the metric's
 // quantities. Unlike other prices those of tiers cannot be left to Go row by row,
 // so the last form holds whatever a plan and a quantity can be.

@@ -6,8 +6,10 @@
 // A case has a name, tags, period_begin (UTC), rules (services, fields,
 // groups, mappings, thresholds, in load order) and points. A point has metric,
 // scope_id, qty, unit, groupby, metadata and price, or error where the line
-// must be rejected; price_in is the price before rating. Numbers are strings,
-// so that no JSON reader makes binary floats of them.
+// must be rejected; price_in is the price before rating. Of a metric with tiers
+// used_before is what the point's account has used in the month before the
+// period; the point is the only usage of its period and its price the sum of its
+// lines. Numbers are strings, so that no JSON reader makes binary floats of them.
 //
 // The package performs no I/O: it reads what it is given.
 package casefile
@@ -61,6 +63,22 @@ func (c *Case) Evaluator() (*hashmap.Evaluator, error) {
 		units[c.Points[i].Metric] = c.Points[i].Unit
 	}
 	return hashmap.Compile(c.Plan, hashmap.Options{Units: units})
+}
+
+// checkTiers refuses what would be left out silently: tiers know no price
+// before rating, and other rules nothing of the month.
+func (c *Case) checkTiers(e *hashmap.Evaluator) error {
+	for i := range c.Points {
+		p := &c.Points[i]
+		tiers := e.HasTiers(p.Metric)
+		if !tiers && !p.Before.IsZero() {
+			return fmt.Errorf("point %d: used_before is %s, but %s has no tiers", i+1, p.Before, p.Metric)
+		}
+		if tiers && !p.PriceIn.IsZero() {
+			return fmt.Errorf("point %d: price_in is %s, but tiers begin with no price", i+1, p.PriceIn)
+		}
+	}
+	return nil
 }
 
 // fieldThresholds are the rules that compare values as numbers.
@@ -142,6 +160,7 @@ type jsonPoint struct {
 	Price          *numText                   `json:"price"`
 	PricePy        *numText                   `json:"price_py"`
 	PriceIn        *numText                   `json:"price_in"`
+	UsedBefore     *numText                   `json:"used_before"`
 	Error          *string                    `json:"error"`
 	OrderSensitive bool                       `json:"order_sensitive"`
 	Note           string                     `json:"note"`
@@ -322,6 +341,12 @@ func (in *jsonPoint) read(begin time.Time) (Point, error) {
 	}
 	if p.PriceIn, err = number("price_in", in.PriceIn); err != nil {
 		return p, err
+	}
+	if p.Before, err = number("used_before", in.UsedBefore); err != nil {
+		return p, err
+	}
+	if p.Before.IsNegative() {
+		return p, fmt.Errorf("used_before is %s: what a month has used is 0 or more", p.Before)
 	}
 	if p.Want, err = number("price", in.Price); err != nil {
 		return p, err

@@ -37,6 +37,9 @@ func (Go) Price(_ context.Context, c *Case) ([]Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.checkTiers(e); err != nil {
+		return nil, err
+	}
 	out := make([]Answer, len(c.Points))
 	for i := range c.Points {
 		r := e.Price(&c.Points[i].Point)
@@ -65,6 +68,10 @@ func (Folded) Price(_ context.Context, c *Case) ([]Answer, error) {
 	out := make([]Answer, len(c.Points))
 	for i := range c.Points {
 		p := &c.Points[i]
+		if e.HasTiers(p.Metric) {
+			out[i].Unasked = "tiers are not folded"
+			continue
+		}
 		values := map[string]string{}
 		for _, f := range e.Fields(p.Metric) {
 			if v, ok := p.Attributes[f]; ok {
