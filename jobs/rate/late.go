@@ -83,6 +83,9 @@ type LateResult struct {
 	Lost        uint64                     `json:"lost"`
 	Reprocessed uint64                     `json:"reprocessed"`
 	Difference  map[string]decimal.Decimal `json:"difference"` // by currency, of late usage by the plans that its periods were rated with
+
+	failed  int   // scopes that could not be looked at
+	failing error // why
 }
 
 // maxLateWindows bounds the statement that rates what was found.
@@ -121,13 +124,23 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 		if err != nil {
 			return result, err
 		}
+		var scopes []string
+		for _, u := range x.usages {
+			scopes = append(scopes, u.Scope)
+		}
+		slices.Sort(scopes)
+		scopes = slices.Compact(scopes)
 		for _, c := range chunks(days, rows, x.terms.edges(from, to), maxRows, maxPassPeriods) {
-			if err := j.lookAt(ctx, plan, look, c, x.closed, &result); err != nil {
+			if err := j.lookAround(ctx, plan, look, c, x.closed, scopes, &result); err != nil {
 				return result, err
 			}
 		}
 	}
-	if err := j.Store.NoteLook(ctx, look, result.Candidates, result.Late, result.Lost); err != nil {
+	if result.failing != nil {
+		// What the scope has is late as long as nobody has looked: the next look
+		// begins where this one did.
+		j.Log.WarnContext(ctx, "look not noted", jobs.KeyRunID, run.ID, "error", result.failing)
+	} else if err := j.Store.NoteLook(ctx, look, result.Candidates, result.Late, result.Lost); err != nil {
 		return result, err
 	}
 	if result.Lost > 0 {
@@ -137,7 +150,38 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 	if err != nil {
 		return result, err
 	}
-	return result, j.rateLate(ctx, x.terms, again, run, &result)
+	return result, errors.Join(result.failing, j.rateLate(ctx, x.terms, again, run, &result))
+}
+
+// lookAround is lookAt that goes around scopes whose rows cannot be read: it
+// looks at halves of the scopes until such a scope stands alone, and notes its
+// failure.
+func (j *Job) lookAround(ctx context.Context, plan *Plan, look store.LateLook, c chunk, closed []ratebatch.Month, scopes []string, result *LateResult) error {
+	cause := j.lookAt(ctx, plan, look, c, closed, result)
+	if !store.IsOfRows(cause) || len(scopes) == 0 || result.failed >= maxFailing {
+		return thrown(cause)
+	}
+	if len(scopes) == 1 {
+		result.failed++
+		result.failing = errors.Join(result.failing, fmt.Errorf("late usage of scope %s, all others were looked at: %w", scopes[0], thrown(cause)))
+		return j.Store.NoteFailure(ctx, store.ScopeFailure{Scope: scopes[0], Begin: c.from, Error: thrown(cause).Error()}, uuid.Nil)
+	}
+	// By name, so that scopes without usage in open months are in a half too.
+	middle := len(scopes) / 2
+	for _, half := range []struct {
+		condition string
+		scopes    []string
+	}{{"scope < ", scopes[:middle]}, {"scope >= ", scopes[middle:]}} {
+		part := look
+		part.Filter = half.condition + store.QuoteString(scopes[middle])
+		if look.Filter != "" {
+			part.Filter = look.Filter + " AND " + part.Filter
+		}
+		if err := j.lookAround(ctx, plan, part, c, closed, half.scopes, result); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lateAgain lists the periods that the policy says to rate again, of all the
@@ -198,7 +242,7 @@ func (j *Job) lookAt(ctx context.Context, plan *Plan, look store.LateLook, c chu
 	if err != nil {
 		return err
 	}
-	usage, err := usageOfAll(set, metric.UsageOptions{Period: a.ids.Period, Attributes: true})
+	usage, err := usageOfAll(set, metric.UsageOptions{Period: a.ids.Period, Attributes: true, Filter: look.Filter})
 	if err != nil {
 		return err
 	}
@@ -300,7 +344,7 @@ func (j *Job) priceFindings(ctx context.Context, plan *Plan, c chunk, found []st
 		if err != nil {
 			return err
 		}
-		a.windows = part
+		a.windows, a.part = part, true
 		prices, err := a.prices(ctx)
 		if err != nil {
 			return err
@@ -321,7 +365,7 @@ func (a *attempt) prices(ctx context.Context) (map[string]map[time.Time]decimal.
 	if err != nil {
 		return nil, err
 	}
-	usage, err := usageOfAll(set, metric.UsageOptions{Period: a.ids.Period, Attributes: true})
+	usage, err := usageOfAll(set, metric.UsageOptions{Period: a.ids.Period, Attributes: true, Filter: a.filter()})
 	if err != nil {
 		return nil, err
 	}

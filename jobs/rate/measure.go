@@ -81,7 +81,7 @@ func (j *Job) Measure(ctx context.Context, runs int) (Measurement, error) {
 		mp.tiers = nil
 		mp.expression.Inner = "1 AS c_"
 		mp.expression.Columns = "toDecimal128('0', 18) AS price, '' AS rule, '' AS bucket"
-		mp.expression.Guard = "1"
+		mp.expression.Known = "1"
 	}
 	copied := p.statement()
 	// Only FINAL tells the two apart: both read, group and write the same.

@@ -13,21 +13,19 @@ import (
 	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
-	"github.com/ratebatch/ratebatch/ratebatch/pricing"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
-
-// codeThrowIf is the exception of throwIf: the guards of a pass statement.
-const codeThrowIf = 395
 
 // retryAfter is the pause before the next attempt when an answer was lost.
 const retryAfter = time.Second
 
 // pass rates one chunk of due days, in as many attempts as it takes.
 type pass struct {
-	job   *Job
-	plan  *Plan
-	chunk chunk
+	job     *Job
+	plan    *Plan
+	chunk   chunk
+	windows []store.DueWindow // the plan's, or those of a part of its scopes
+	part    bool              // of a part of them: usage of the others is not read
 
 	attempts  []uuid.UUID  // ids of all attempts
 	begun     []store.Pass // attempts whose answer was lost while they committed
@@ -35,44 +33,57 @@ type pass struct {
 	overtaken []store.Overtaken
 	lost      uint64
 	failed    []store.ScopeFailure
-	rules     ruleReport
+	rules     []ruleReport
 }
 
-// errVoid says that an attempt cannot be committed but another may.
-type errVoid struct {
-	reason      string
-	repeated    bool // usage rows came twice: remove repeats the slow way
-	differences []store.Difference
-}
+// errRepeats says that usage rows came twice: an attempt that removes repeats the
+// slow way may be committed.
+type errRepeats struct{ reason string }
 
-func (e *errVoid) Error() string { return e.reason }
+func (e *errRepeats) Error() string { return e.reason }
 
-// run tries until an attempt is committed, at most maxAttempts times. Scopes
-// whose lines differed from their usage twice are left out, so that they do not
-// keep the others waiting.
+// run tries until everything is committed, at most maxAttempts times. Scopes
+// whose lines differ from their usage keep nobody waiting: the attempt commits
+// all others, and the next one is about those scopes alone. What differs to the
+// end has failed and is due at the next run.
 func (p *pass) run(ctx context.Context) error {
 	dedup := metric.Final
-	differed := map[string]int{}
-	windows := p.plan.windows
+	windows, part := p.windows, p.part
 	for {
 		id, err := uuid.NewV7()
 		if err != nil {
 			return err
 		}
 		p.attempts = append(p.attempts, id)
-		a := &attempt{pass: p, dedup: dedup, windows: windows, ids: store.Pass{ID: id, From: p.chunk.from, To: p.chunk.to, Period: p.job.Options.Period}}
+		a := &attempt{pass: p, dedup: dedup, windows: windows, part: part, ids: store.Pass{ID: id, From: p.chunk.from, To: p.chunk.to, Period: p.job.Options.Period}}
 		err = a.run(ctx)
-		if err == nil {
+		if err == nil && len(a.differences) == 0 {
 			return p.end(ctx, id)
+		}
+		if err == nil {
+			d := a.differences[0]
+			p.job.Log.WarnContext(ctx, "scopes left out", jobs.KeyRunID, id, "scopes", len(a.differences), jobs.KeyScope, d.Scope, jobs.KeyPeriod, d.Begin, "reason", d.Text, "attempt", len(p.attempts))
+			if windows = of(windows, a.differences); len(p.attempts) >= maxAttempts || len(windows) == 0 {
+				for _, d := range a.differences {
+					p.failed = append(p.failed, store.ScopeFailure{Scope: d.Scope, Begin: d.Begin, Error: d.Text})
+				}
+				return p.end(ctx, id)
+			}
+			part = true
+			continue
 		}
 		p.abandon(ctx, a, err)
 		if a.committing {
 			p.begun = append(p.begun, a.ids)
 		}
-		var void *errVoid
+		var repeats *errRepeats
 		var again *ratebatch.TryAgainError
 		switch {
-		case errors.As(err, &void):
+		case errors.As(err, &repeats) && dedup == metric.Grouped:
+			return &ratebatch.HaltError{Err: fmt.Errorf("usage from %s: %w", p.chunk.from.Format(time.RFC3339), err), Hint: "the usage table holds rows that its key does not tell apart; nothing was committed"}
+		case errors.As(err, &repeats):
+			p.job.Log.WarnContext(ctx, "attempt void", jobs.KeyRunID, id, "reason", err, "attempt", len(p.attempts))
+			dedup = metric.Grouped
 		case errors.As(err, &again) && !store.IsOutcomeKnown(err) && ctx.Err() == nil && len(p.attempts) < maxAttempts:
 			// The answer was lost. What the statement did is ended and void;
 			// commits that went through stay, the rest is still due.
@@ -80,41 +91,19 @@ func (p *pass) run(ctx context.Context) error {
 			if err := sleep(ctx, time.Duration(len(p.attempts))*p.job.Options.retryAfter()); err != nil {
 				return err
 			}
-			continue
 		default:
 			return err
 		}
-		p.job.Log.WarnContext(ctx, "attempt void", jobs.KeyRunID, id, "reason", void.reason, "attempt", len(p.attempts))
-		if void.repeated && dedup == metric.Grouped {
-			return &ratebatch.HaltError{Err: fmt.Errorf("usage from %s: %s", p.chunk.from.Format(time.RFC3339), void.reason), Hint: "the usage table holds rows that its key does not tell apart; nothing was committed"}
-		}
-		if void.repeated {
-			dedup = metric.Grouped
-		}
-		if len(p.attempts) >= maxAttempts {
-			return &ratebatch.TryAgainError{Err: fmt.Errorf("%d attempts at periods from %s: %s", len(p.attempts), p.chunk.from.Format(time.RFC3339), void.reason), Hint: "nothing half-written counts; run it again when less usage is arriving"}
-		}
-		windows = p.without(windows, void.differences, differed)
 	}
 }
 
-// without leaves out the scopes that differed before and differ again.
-func (p *pass) without(windows []store.DueWindow, differences []store.Difference, differed map[string]int) []store.DueWindow {
-	out := map[string]bool{}
+// of keeps the windows of the scopes that differ.
+func of(windows []store.DueWindow, differences []store.Difference) []store.DueWindow {
+	differs := make(map[string]bool, len(differences))
 	for _, d := range differences {
-		if differed[d.Scope] == len(p.attempts) {
-			continue // counted for this attempt
-		}
-		if differed[d.Scope] > 0 {
-			out[d.Scope] = true
-			p.failed = append(p.failed, store.ScopeFailure{Scope: d.Scope, Begin: d.Begin, Error: d.Text})
-		}
-		differed[d.Scope] = len(p.attempts)
+		differs[d.Scope] = true
 	}
-	if len(out) == 0 {
-		return windows
-	}
-	return slices.DeleteFunc(slices.Clone(windows), func(w store.DueWindow) bool { return out[w.Scope] })
+	return slices.DeleteFunc(slices.Clone(windows), func(w store.DueWindow) bool { return !differs[w.Scope] })
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -129,7 +118,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // end adds what earlier attempts committed before their answer was lost, and
-// notes the scopes that were left out.
+// tells of the scopes that have failed; they are noted already.
 func (p *pass) end(ctx context.Context, attempt uuid.UUID) error {
 	for _, ids := range p.begun {
 		earlier, err := p.job.Store.Committed(ctx, ids)
@@ -141,9 +130,6 @@ func (p *pass) end(ctx context.Context, attempt uuid.UUID) error {
 	for i := range p.failed {
 		p.failed[i].FailedAt = p.job.Options.Now
 		p.job.Log.ErrorContext(ctx, "scope left out", jobs.KeyRunID, attempt, jobs.KeyScope, p.failed[i].Scope, jobs.KeyPeriod, p.failed[i].Begin, "error", p.failed[i].Error)
-		if err := p.job.Store.NoteFailure(ctx, p.failed[i], attempt); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -170,13 +156,15 @@ func (p *pass) abandon(ctx context.Context, a *attempt, cause error) {
 
 // attempt is one try of a pass, with a run_id of its own.
 type attempt struct {
-	pass       *pass
-	windows    []store.DueWindow
-	ids        store.Pass
-	dedup      metric.Dedup
-	running    string // query id of the statement under way
-	committing bool
-	step       int
+	pass        *pass
+	windows     []store.DueWindow
+	part        bool // usage of other scopes than the windows' is not read
+	ids         store.Pass
+	dedup       metric.Dedup
+	running     string // query id of the statement under way
+	committing  bool
+	step        int
+	differences []store.Difference // scopes that it did not commit
 }
 
 // query names the next statement, so that it can be killed.
@@ -197,36 +185,33 @@ func (a *attempt) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	usage, err := usageOfAll(set, metric.UsageOptions{Period: a.ids.Period, Attributes: true, Dedup: a.dedup})
+	usage, err := usageOfAll(set, metric.UsageOptions{Period: a.ids.Period, Attributes: true, Dedup: a.dedup, Filter: a.filter()})
 	if err != nil {
 		return err
 	}
 	if err := s.InsertPassPeriods(ctx, a.ids, a.windows, nil, digest, usage, a.query()); err != nil {
-		return voidIfThrown(err)
+		return thrown(err)
 	}
 	summary, err := s.PassSummary(ctx, a.ids)
 	if err != nil {
 		return err
 	}
 	lap("usage counted", "periods", summary.Periods, "usage_rows", summary.UsageRows)
-	if summary.Repeated > 0 {
-		return &errVoid{reason: fmt.Sprintf("%d periods have usage rows that are not distinct", summary.Repeated), repeated: true}
+	if summary.Repeated > 0 && a.dedup == metric.Final {
+		return &errRepeats{fmt.Sprintf("%d periods have usage rows that are not distinct", summary.Repeated)}
 	}
 	if summary.Lost > 0 {
 		if err := s.NoteLost(ctx, a.ids); err != nil {
 			return err
 		}
 	}
+	a.pass.lost = max(a.pass.lost, summary.Lost) // a later attempt sees a part of them
 	if summary.Periods == 0 {
-		a.pass.lost = summary.Lost
 		return nil // another run was faster
 	}
 	p, err := a.writeLines(ctx, set, summary)
-	if err == nil {
-		a.pass.rules = p.report()
-	}
 	if err != nil {
-		return err
+		return thrown(err)
 	}
 	lap("lines written")
 	if err := p.readBack(ctx); err != nil {
@@ -236,30 +221,63 @@ func (a *attempt) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lap("lines compared")
+	lap("lines compared", "scopes_that_differ", len(differences))
 	if len(differences) > 0 {
-		d := differences[0]
-		return &errVoid{reason: fmt.Sprintf("scope %s, period %s: %s", d.Scope, d.Begin.Format(time.RFC3339), d.Text), differences: differences}
+		if err := s.NoteDifferences(ctx, a.ids, a.query()); err != nil {
+			return err
+		}
 	}
 	terms := p.commitTerms(digest)
 	a.committing = true
 	if err := s.InsertCommits(ctx, a.ids, terms, a.query()); err != nil {
-		return err
+		return thrown(err)
 	}
-	if a.pass.committed, err = s.Committed(ctx, a.ids); err != nil {
+	committed, err := s.Committed(ctx, a.ids)
+	if err != nil {
 		return err
 	}
 	lap("committed")
-	a.pass.lost = summary.Lost
-	return a.compare(ctx, terms, summary)
+	if err := a.compare(ctx, terms, summary, committed, differences); err != nil {
+		return err
+	}
+	a.differences = differences
+	a.pass.committed = append(a.pass.committed, committed...)
+	a.pass.rules = append(a.pass.rules, p.report())
+	return nil
+}
+
+// filter is the condition that keeps usage to the attempt's scopes, if it is
+// about a part of them: what another scope's rows hold cannot stop it then.
+func (a *attempt) filter() string {
+	if !a.part {
+		return ""
+	}
+	names := scopesOf(a.windows)
+	for i, name := range names {
+		names[i] = store.QuoteString(name)
+	}
+	return "scope IN (" + strings.Join(names, ", ") + ")"
+}
+
+// scopesOf are the scopes that have a window, in order.
+func scopesOf(windows []store.DueWindow) []string {
+	var out []string
+	for _, w := range windows {
+		out = append(out, w.Scope)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // compare looks what became of the periods that the attempt's commits did not
 // reach: another attempt came first, or someone voided this one.
-func (a *attempt) compare(ctx context.Context, terms store.CommitTerms, summary store.PassSummary) error {
+func (a *attempt) compare(ctx context.Context, terms store.CommitTerms, summary store.PassSummary, committed []store.Committed, differences []store.Difference) error {
 	var count uint64
-	for _, c := range a.pass.committed {
+	for _, c := range committed {
 		count += c.Periods
+	}
+	for _, d := range differences {
+		count += d.Periods
 	}
 	if count == summary.Periods {
 		return nil
@@ -272,8 +290,9 @@ func (a *attempt) compare(ctx context.Context, terms store.CommitTerms, summary 
 	if void {
 		return &ratebatch.TryAgainError{Err: fmt.Errorf("periods from %s: the attempt was voided while it ran", a.ids.From.Format(time.RFC3339)), Hint: "retention takes an attempt of this age for dead; run it again"}
 	}
-	a.pass.overtaken, err = s.Overtaken(ctx, a.ids, terms)
-	a.pass.job.Log.InfoContext(ctx, "another run came first", jobs.KeyRunID, a.ids.ID, "periods", summary.Periods-count, "by_other_usage", len(a.pass.overtaken))
+	overtaken, err := s.Overtaken(ctx, a.ids, terms)
+	a.pass.overtaken = append(a.pass.overtaken, overtaken...)
+	a.pass.job.Log.InfoContext(ctx, "another run came first", jobs.KeyRunID, a.ids.ID, "periods", summary.Periods-count, "by_other_usage", len(overtaken))
 	return err
 }
 
@@ -296,35 +315,41 @@ func (a *attempt) writeLines(ctx context.Context, set *metric.Set, summary store
 		return p, p.deriveLines(ctx)
 	}
 	if err := p.fold(ctx); err != nil {
-		return nil, voidIfThrown(err)
+		return nil, err
 	}
 	if text := p.statement(); text != "" {
 		if err := a.pass.job.Store.InsertLines(ctx, a.ids, text, a.query()); err != nil {
-			return nil, voidIfThrown(err)
+			return nil, err
 		}
 	}
 	if err := p.priceInGo(ctx); err != nil {
-		return p, voidIfThrown(err)
+		return p, err
 	}
 	return p, p.deriveLines(ctx)
 }
 
-// voidIfThrown turns the exception of a guard into a void attempt.
-func voidIfThrown(err error) error {
-	if !store.IsCode(err, codeThrowIf) {
+// thrown gives an exception that the usage's rows have caused its sentence and
+// what to do. Repeats that FINAL left are worth an attempt the slow way.
+func thrown(err error) error {
+	if !store.IsOfRows(err) {
 		return err
 	}
 	text := store.ShortException(err)
-	switch {
-	case strings.Contains(text, pricing.ChangedMessage):
-		return &errVoid{reason: pricing.ChangedMessage}
-	case strings.Contains(text, "deduplication by FINAL"):
-		return &errVoid{reason: text, repeated: true}
-	default:
-		// A row that no metric can read stays as it is: trying again is in vain.
-		return &ratebatch.HaltError{Err: errors.New(text), Hint: "correct the row or the metric that reads it; nothing was committed"}
+	if strings.Contains(text, "deduplication by FINAL") {
+		return &errRepeats{text}
 	}
+	// A row that no metric can read stays as it is: trying again is in vain.
+	return &ratebatch.HaltError{Err: &rowError{text, err}, Hint: "correct the row or the metric that reads it; the next run rates the scope's periods"}
 }
+
+// rowError is an exception in one sentence.
+type rowError struct {
+	text  string
+	cause error
+}
+
+func (e *rowError) Error() string { return e.text }
+func (e *rowError) Unwrap() error { return e.cause }
 
 // usageOfAll is the usage of every metric of the set, with the metric's name.
 func usageOfAll(set *metric.Set, o metric.UsageOptions) (string, error) {

@@ -252,7 +252,7 @@ FROM (
     %s
     FROM (
 %s))
-    WHERE %s) AS l%s`, p.lineColumns(mp), mp.expression.Columns, mp.expression.Inner, usage, mp.expression.Guard, p.revisionJoin()))
+    WHERE %s) AS l%s`, p.lineColumns(mp), mp.expression.Columns, mp.expression.Inner, usage, mp.expression.Known, p.revisionJoin()))
 	}
 	return strings.Join(branches, "\nUNION ALL\n")
 }
@@ -284,7 +284,7 @@ const goBatch = 10_000
 // hold their price exactly.
 func (p *pricer) priceInGo(ctx context.Context) error {
 	for _, mp := range p.metrics {
-		if mp.rows == 0 || mp.expression.GoGuard == "" {
+		if mp.rows == 0 || mp.expression.GoKnown == "" {
 			continue
 		}
 		if err := p.priceMetricInGo(ctx, mp); err != nil {
@@ -306,7 +306,7 @@ func (p *pricer) priceMetricInGo(ctx context.Context, mp *metricPricer) error {
 	text := fmt.Sprintf(`SELECT l.region, l.scope, l.begin, l.resource, l.attributes, l.qty, %s
 FROM (SELECT *, %s
     FROM (%s)
-    WHERE %s) AS l%s`, revision, mp.expression.Inner, usage, mp.expression.GoGuard, p.revisionJoin())
+    WHERE %s) AS l%s`, revision, mp.expression.Inner, usage, mp.expression.GoKnown, p.revisionJoin())
 	s := p.attempt.pass.job.Store
 	rows, err := s.QueryPass(ctx, p.attempt.ids, text, p.attempt.query())
 	if err != nil {

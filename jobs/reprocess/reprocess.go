@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
@@ -36,6 +37,8 @@ type Job struct {
 	Tables []store.UsageTable // whose scopes are known
 	// Ready is the end of the last period that may be rated now.
 	Ready time.Time
+	// RunID is the run that holds the lease: a schedule is running as long as it does.
+	RunID uuid.UUID
 	// Rate rates one schedule's periods whose current commit is older than its
 	// StartedAt, and tells done after each pass up to where it is.
 	Rate func(ctx context.Context, x store.Schedule, done func(context.Context, time.Time) error) (Outcome, error)
@@ -202,7 +205,7 @@ func (j *Job) List(ctx context.Context) ([]store.Schedule, error) {
 	if err := j.Store.CheckSchema(ctx); err != nil {
 		return nil, err
 	}
-	return j.Store.Schedules(ctx)
+	return jobs.Schedules(ctx, j.Store)
 }
 
 // Cancel ends a schedule; what it rated so far stays.
@@ -264,7 +267,7 @@ func (j *Job) run(ctx context.Context, x store.Schedule) (Ran, error) {
 		}
 		x.StartedAt = now
 	}
-	x.State, x.Error = store.ScheduleRunning, ""
+	x.State, x.Error, x.RunID = store.ScheduleRunning, "", j.RunID
 	if err := j.Store.PutSchedule(ctx, x); err != nil {
 		return Ran{Schedule: x}, err
 	}

@@ -61,6 +61,9 @@ type Expression struct {
 	// GoGuard selects exactly the rows that Guard leaves out; empty when there
 	// are none.
 	GoGuard string
+	// Known and GoKnown are Guard and GoGuard for who counts rows afterwards:
+	// usage that was not folded is left out instead of stopping everybody.
+	Known, GoKnown string
 	// Form names the arithmetic: exact, int128 or reciprocal.
 	Form string
 	// Coefficients is the number of distinct coefficients.

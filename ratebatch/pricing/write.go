@@ -25,12 +25,15 @@ func write(in Input, dims *dimensions, levels []*big.Int, f form, coefficients [
 	for _, c := range coefficients {
 		out.Uses = append(out.Uses, Use{Rule: c.rule, Bucket: c.bucket, Zero: !c.inGo && c.a.IsZero() && c.b.IsZero(), InGo: c.inGo})
 	}
-	changed := quote(ChangedMessage)
-	out.Guard = fmt.Sprintf("throwIf(c_ = 0, %s) = 0 AND throwIf(q_ > %[2]s OR -q_ > %[2]s, %[1]s) = 0", changed, element(maxima, "Int128", "c_"))
+	changed, most := quote(ChangedMessage), element(maxima, "Int128", "c_")
+	out.Guard = fmt.Sprintf("throwIf(c_ = 0, %s) = 0 AND throwIf(q_ > %[2]s OR -q_ > %[2]s, %[1]s) = 0", changed, most)
+	out.Known = fmt.Sprintf("c_ != 0 AND q_ <= %[1]s AND -q_ <= %[1]s", most)
 	out.Inner = strings.Join(common, ",\n    ")
 	if inSQL < len(coefficients) {
 		out.GoGuard = fmt.Sprintf("%s AND c_ > %d", out.Guard, inSQL)
+		out.GoKnown = fmt.Sprintf("%s AND c_ > %d", out.Known, inSQL)
 		out.Guard = fmt.Sprintf("%s AND c_ <= %d", out.Guard, inSQL)
+		out.Known = fmt.Sprintf("%s AND c_ <= %d", out.Known, inSQL)
 	}
 	out.Columns = arithmetic(f, coefficients)
 	return out

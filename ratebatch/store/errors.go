@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -94,6 +95,17 @@ func ShortException(err error) string {
 	text, _, _ := strings.Cut(exception.Message, ". In scope ")
 	text, _, _ = strings.Cut(text, ": while executing ")
 	return text
+}
+
+// codesOfRows are the exceptions that a row's values can cause: a guard that
+// threw, a number that does not fit, a text that is none.
+var codesOfRows = []int32{6, 27, 38, 41, 69, 70, 72, 128, 131, 153, 321, 349, 376, 395, 407}
+
+// IsOfRows says whether the statement failed by what it read: it fails again, but
+// the same statement over other rows may succeed.
+func IsOfRows(err error) bool {
+	var exception *clickhouse.Exception
+	return errors.As(err, &exception) && slices.Contains(codesOfRows, exception.Code)
 }
 
 // IsMemoryLimit says whether a statement needed more memory than it was given.

@@ -23,6 +23,7 @@ type LateLook struct {
 	Commits    uint64 // made since the last look
 	Tables     []UsageTable
 	Period     time.Duration
+	Filter     string // a condition on scope; empty: all scopes
 }
 
 // LateSince says from when on tier rows have to be looked at. Since is in 1970
@@ -34,7 +35,11 @@ func (s *Store) LateSince(ctx context.Context) (LateLook, error) {
 }
 
 func (l LateLook) candidates() string {
-	return strings.ReplaceAll(SQL("late_candidates"), "/* ROWS */", usageRows(l.Tables, true))
+	text := strings.ReplaceAll(SQL("late_candidates"), "/* ROWS */", usageRows(l.Tables, true))
+	if l.Filter != "" {
+		text = "SELECT * FROM (" + text + ") WHERE " + l.Filter
+	}
+	return text
 }
 
 func (l LateLook) params() Params {

@@ -84,21 +84,32 @@ func (s *Store) InsertPassLines(ctx context.Context, p Pass, queryID string) err
 	return nil
 }
 
-// Difference is a period whose lines do not equal the usage they came from.
+// Difference is a scope with lines that do not equal the usage they came from.
 type Difference struct {
-	Scope string
-	Begin time.Time
-	Text  string
+	Scope   string
+	Begin   time.Time // of the first period that differs
+	Text    string
+	Periods uint64 // of the scope in the attempt
 }
 
-// PassDifferences lists, at most a thousand, what speaks against committing the
-// attempt; an empty list means that its lines equal their source.
+// PassDifferences lists the scopes that the attempt must not commit; an empty
+// list means that its lines equal their source.
 func (s *Store) PassDifferences(ctx context.Context, p Pass) ([]Difference, error) {
 	return Collect(ctx, s, "pass_differences", Params{"run_id": p.ID}, func(rows driver.Rows) (Difference, error) {
 		var d Difference
-		err := rows.Scan(&d.Scope, &d.Begin, &d.Text)
+		err := rows.Scan(&d.Scope, &d.Begin, &d.Text, &d.Periods)
+		d.Begin = d.Begin.UTC()
 		return d, err
 	})
+}
+
+// NoteDifferences notes those scopes as failures of the attempt; InsertCommits
+// leaves them out.
+func (s *Store) NoteDifferences(ctx context.Context, p Pass, queryID string) error {
+	if err := s.conn.Exec(p.bind(ctx, queryID, nil), SQL("note_differences")); err != nil {
+		return fmt.Errorf("note_differences: %w", describe(err))
+	}
+	return nil
 }
 
 // CommitTerms say by what the periods of a pass were rated.

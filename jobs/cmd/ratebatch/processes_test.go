@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
 // process is the program in a process of its own, on the tests' engine.
@@ -39,6 +41,9 @@ func TestProcessesAtOnceBillEachRowOnce(t *testing.T) {
 	shards := []string{"0/1", "0/2", "1/2", "0/3", "1/3", "2/3", "0/4", "1/4"}
 	arrived := 0
 	for _, n := range []int{2, 4, 8} {
+		if n > 2 { // everything is due once more
+			b.must("reset", "--all", "--to", "2026-11-30T20:00:00Z", "--reason", "x", "--yes")
+		}
 		stop := make(chan struct{})
 		var arriving sync.WaitGroup
 		random := rand.New(rand.NewPCG(uint64(n), 2))
@@ -76,6 +81,10 @@ func TestProcessesAtOnceBillEachRowOnce(t *testing.T) {
 		}
 		close(stop)
 		arriving.Wait()
+		// alpha's usage never changes: whatever became of the others, it is rated.
+		if got := b.text("SELECT toString(count()) FROM current_commits WHERE scope = 'alpha' AND kind = 'rated'"); got != "6" {
+			t.Errorf("%d processes at once: %s periods of alpha are rated while others change, want 6", n, got)
+		}
 		b.rate("--late", "reprocess")
 		if got, want := b.text("SELECT toString(sum(price)) FROM rated WHERE metric = 'instance'"), fmt.Sprint(9+arrived); got != want {
 			t.Errorf("%d processes at once: owed %s, want %s", n, got, want)
@@ -85,6 +94,49 @@ func TestProcessesAtOnceBillEachRowOnce(t *testing.T) {
 		}
 		t.Logf("%d processes at once, %d of them done, %d rows arrived in all", n, done, arrived)
 	}
+}
+
+// A schedule whose run was killed is pending at once, and its run interrupted: the
+// list follows the lease, not what the dead wrote last.
+func TestAKilledRunIsNotRunningForEver(t *testing.T) {
+	b := newBilled(t)
+	b.rate()
+	b.must("reprocess", "add", "--scope", "alpha", "--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T02:00:00Z", "--now", at, "--reason", "x")
+	var process *exec.Cmd
+	var meanwhile string
+	proxy := killer(t, b.e, "INSERT INTO rated_lines", func() {
+		meanwhile = b.must("reprocess", "list")
+		_ = process.Process.Kill()
+	})
+	auth := b.e.ClientOptions().Auth
+	proxy.User = url.UserPassword(auth.Username, auth.Password)
+	there := &billed{T: t, flags: []string{"--clickhouse", proxy.String(), "--database", b.e.Database()}}
+	process, output := there.process("reprocess", "run", "--now", at)
+	if err := process.Run(); err == nil || process.ProcessState.ExitCode() != -1 {
+		t.Fatalf("the run was not killed: %v\n%s", err, output)
+	}
+	if !strings.Contains(meanwhile, "running") {
+		t.Errorf("while it runs:\n%s", meanwhile)
+	}
+	list := b.must("reprocess", "list")
+	if !strings.Contains(list, "pending") || strings.Contains(list, "running") || !strings.Contains(list, fmt.Sprintf("interrupted: pid %d on ", process.Process.Pid)) {
+		t.Errorf("after it was killed:\n%s", list)
+	}
+	var x status
+	b.json(&x, "status", "--now", at)
+	for _, j := range x.Jobs {
+		if j.Job == "reprocess" && (j.State != "interrupted" || !strings.Contains(j.Error, "is gone")) {
+			t.Errorf("status says of the killed run: %+v", j)
+		}
+	}
+	if len(x.Schedules) != 1 || x.Schedules[0].State != store.SchedulePending {
+		t.Errorf("status says of its schedule: %+v", x.Schedules)
+	}
+	b.must("reprocess", "run", "--now", at)
+	if list := b.must("reprocess", "list", "--all"); !strings.Contains(list, "done") || strings.Contains(list, "interrupted") {
+		t.Errorf("after the next run:\n%s", list)
+	}
+	b.owe("alpha 6, beta 3")
 }
 
 // slowMetrics reads a view whose rows take their time.

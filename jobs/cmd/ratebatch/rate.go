@@ -71,7 +71,7 @@ func (o *rateOptions) addFlags(cmd *cobra.Command) {
 	o.jobOptions.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.late, "late", "hold", "what to do with usage that arrived behind its commit, by the period's age: reprocess:48h,hold:40d,ignore")
-	f.StringVar(&o.shard, "shard", "", "rate only a part of the scopes, as i/n: for n jobs at once")
+	f.StringVar(&o.shard, "shard", "", "rate only a part of the scopes, as i/n with i from 0: for n jobs at once. The first also looks for late usage, of all scopes")
 	f.StringArrayVar(&o.scopesFrom, "scopes-from", nil, "first fetch the names of scopes: keystone, or a file as 'scopes load' reads it; may be given several times. A fetch that fails is reported and holds up nothing")
 	o.fetch.addFlags(cmd)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be rated and write nothing")
@@ -216,8 +216,9 @@ func (p *program) rate(ctx context.Context, s *store.Store, o rate.Options, jo j
 // result is nil when the run did not come to an end.
 func (p *program) runRate(ctx context.Context, job *rate.Job, jo jobOptions) (*rate.Result, error) {
 	var result *rate.Result
-	lease := strings.TrimSpace("rate " + job.Options.Shard.String())
-	err := p.underLease(ctx, job.Store, "rate", lease, jo, func(ctx context.Context, run *jobs.Run) (map[string]string, error) {
+	// A shard is a job of its own in the run log too: status shows each.
+	name := strings.TrimSpace("rate " + job.Options.Shard.String())
+	err := p.underLease(ctx, job.Store, name, name, jo, func(ctx context.Context, run *jobs.Run) (map[string]string, error) {
 		var err error
 		if result, err = p.rateUnderLease(ctx, job, run); result == nil {
 			return nil, err
@@ -293,8 +294,8 @@ func (p *program) rateUnderLease(ctx context.Context, job *rate.Job, run *jobs.R
 	if err != nil && !result.Ended {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return &result, err
+	if ctx.Err() != nil || job.Options.Shard.Index > 0 {
+		return &result, err // late usage of all scopes is the first shard's
 	}
 	job.Progress = nil
 	late, lateErr := job.Look(ctx, run)

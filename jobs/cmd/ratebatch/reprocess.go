@@ -213,7 +213,8 @@ waits; that of a scope of which nothing is known any more ends with an error, on
 
 func (p *program) runSchedules(ctx context.Context, job *reprocess.Job, jo jobOptions, only ...uuid.UUID) error {
 	ran := []reprocess.Ran{}
-	err := p.underLease(ctx, job.Store, "reprocess", "rate", jo, func(ctx context.Context, _ *jobs.Run) (map[string]string, error) {
+	err := p.underLease(ctx, job.Store, "reprocess", "rate", jo, func(ctx context.Context, run *jobs.Run) (map[string]string, error) {
+		job.RunID = run.ID
 		list, err := job.Run(ctx, only...)
 		ran = append(ran, list...)
 		var periods uint64

@@ -323,21 +323,6 @@ func TestTimeoutsAndWaiting(t *testing.T) {
 	}
 }
 
-func TestShardsShareTheScopes(t *testing.T) {
-	b := newBilled(t)
-	for _, scope := range []string{"c", "d", "e", "f"} {
-		b.usage(scope, "2026-11-30 20:00:00", 6, "3600", "2026-11-28 00:00:00")
-	}
-	b.fails(ratebatch.ExitConfig, "0/4", "rate", "--shard", "4/4")
-	first, second := b.rate("--shard", "0/2"), b.rate("--shard", "1/2")
-	if first.Scopes == 0 || second.Scopes == 0 || first.Scopes+second.Scopes != 6 {
-		t.Errorf("shards rated %d and %d scopes, want 6 in all", first.Scopes, second.Scopes)
-	}
-	if r := b.rate(); r.Periods != 0 {
-		t.Errorf("%d periods were left", r.Periods)
-	}
-}
-
 // Usage that arrives behind its commit is found, priced and dealt with by the
 // age of its period; lost usage is an alarm and changes nothing.
 func TestLateAndLostUsage(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
@@ -206,7 +207,7 @@ func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options)
 	if x.Scopes, err = s.ScopeStatuses(ctx); err != nil {
 		return nil, err
 	}
-	if x.Jobs, err = s.JobStatuses(ctx); err != nil {
+	if x.Jobs, err = jobs.Statuses(ctx, s); err != nil {
 		return nil, err
 	}
 	if x.Failures, err = s.ScopeFailures(ctx); err != nil {
@@ -225,7 +226,7 @@ func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options)
 	if x.Ingest, err = readIngestStatus(ctx, s, o.Now); err != nil {
 		return nil, err
 	}
-	schedules, err := s.Schedules(ctx)
+	schedules, err := jobs.Schedules(ctx, s)
 	if err != nil {
 		return nil, err
 	}
