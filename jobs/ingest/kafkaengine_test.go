@@ -3,6 +3,7 @@ package ingest_test
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,20 +12,14 @@ import (
 	"github.com/ratebatch/ratebatch/agent/wire/broker"
 	"github.com/ratebatch/ratebatch/fixtures/kafkatest"
 	"github.com/ratebatch/ratebatch/fixtures/simulate"
-	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
-	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
 
 // ClickHouse's own consumer fills the same tables with the same values, and
 // lists what is no record.
 func TestTheKafkaEngineFillsTheSameTables(t *testing.T) {
 	p := newPipe(t, 2, kafkatest.Config{Mechanism: broker.Plain})
-	e := enginetest.Open(t)
-	p.store = store.New(e.Conn(), e.Database())
-	if _, err := p.store.Migrate(t.Context(), store.MigrateOptions{Retention: storetest.Forever}); err != nil {
-		t.Fatal(err)
-	}
+	e := p.engine
 	for _, piece := range pieces(batches(t, cloud(1, simulate.Faults{Duplicates: 10_000})), 2) {
 		p.send(piece)
 		p.produce(
@@ -39,9 +34,15 @@ func TestTheKafkaEngineFillsTheSameTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		// A consumer takes seconds to leave its group.
+		var leaving sync.WaitGroup
 		for _, kind := range []string{"port", "instance", "disk"} {
-			p.exec2("DROP VIEW "+kind+"_stats_queue_mv", "DROP TABLE "+kind+"_stats_queue")
+			leaving.Go(func() {
+				p.exec2("DROP VIEW "+kind+"_stats_queue_mv", "DROP TABLE "+kind+"_stats_queue", "DROP VIEW "+kind+"_stats_mv",
+					"DROP VIEW "+kind+"_late_mv", "DROP VIEW "+kind+"_rejected_mv", "DROP TABLE "+kind+"_records")
+			})
 		}
+		leaving.Wait()
 	})
 	if err := p.store.MigrateKafkaEngine(e.WithFileAccess(t.Context()), engine); err != nil {
 		t.Errorf("a second time: %v", err)
