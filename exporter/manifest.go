@@ -178,5 +178,20 @@ func parseManifest(text []byte) (*Manifest, error) {
 	if m.Dataset == "" || m.Delivery == "" {
 		return nil, errors.New("no dataset or delivery is named")
 	}
+	// Totals are added up, and whoever may write to the place wrote them.
+	lists := []map[string]string{m.Totals, m.State.Totals}
+	for _, x := range m.Increments {
+		lists = append(lists, x.Totals)
+	}
+	for _, x := range m.Corrections {
+		lists = append(lists, x.Totals)
+	}
+	for _, totals := range lists {
+		for currency, total := range totals {
+			if len(total) > 100 || !plainNumber.MatchString(total) {
+				return nil, fmt.Errorf("the total %.40q of %.40q is no plain decimal", total, currency)
+			}
+		}
+	}
 	return &m, nil
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch/plan"
 )
 
 // point is one priced quantity of CloudKitty.
@@ -141,6 +143,11 @@ func readPointsCSV(r io.Reader, scopeKey string, each func(point) error) error {
 	}
 }
 
+// foreignDigits bounds numbers before and after the point, far beyond what a
+// float of CloudKitty's is printed with: adding up a 1e999999999 would take the
+// machine's memory.
+const foreignDigits = 60
+
 // emit parses a point. Numbers come as text, digit by digit: CloudKitty's are
 // floats, but nothing here adds to their error.
 func emit(where, scope, metric, begin, qty, price string, each func(point) error) error {
@@ -149,14 +156,14 @@ func emit(where, scope, metric, begin, qty, price string, each func(point) error
 	if p.begin, err = parseCloudKittyTime(begin); err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
-	if p.qty, err = decimal.NewFromString(strings.TrimSpace(qty)); err != nil {
-		return fmt.Errorf("%s: quantity %q is no number", where, qty)
+	if p.qty, err = plan.ParseNumber(strings.TrimSpace(qty), foreignDigits, foreignDigits); err != nil {
+		return fmt.Errorf("%s: quantity: %w", where, err)
 	}
 	if price == "" {
 		price = "0" // a point that no rule priced
 	}
-	if p.price, err = decimal.NewFromString(strings.TrimSpace(price)); err != nil {
-		return fmt.Errorf("%s: price %q is no number", where, price)
+	if p.price, err = plan.ParseNumber(strings.TrimSpace(price), foreignDigits, foreignDigits); err != nil {
+		return fmt.Errorf("%s: price: %w", where, err)
 	}
 	return each(p)
 }
