@@ -19,6 +19,27 @@ const (
 	ExitInterrupted = 130 // cancelled by a signal
 )
 
+// ExitCodeDoc says what an exit code means and what to do about it.
+type ExitCodeDoc struct {
+	Code          int
+	Means, Action string
+}
+
+// ExitCodes lists every code that a command exits with, in the order of their
+// numbers, for the reference.
+func ExitCodes() []ExitCodeDoc {
+	return []ExitCodeDoc{
+		{ExitDone, "done, or nothing was due", "nothing"},
+		{ExitUnexpected, "anything else", "read the message; run it again once, then tell us"},
+		{ExitConfig, "a flag, the configuration, metrics or a plan is wrong; nothing was touched", "correct what the message names; running it again cannot help"},
+		{ExitRejected, "done, but lines or records were rejected; they are kept with their reasons", "look at them (`ratebatch status`); the rest counts"},
+		{ExitLeaseHeld, "another run does the same work", "nothing: the other run does it; `--wait` waits for it"},
+		{ExitHalted, "stopped until a person acts: going on might bill wrongly", "do what the message's last part says; nothing else mends it"},
+		{ExitTryAgain, "a passing trouble: the server, the brokers or the bucket are away, or periods are missing", "run it again, as a schedule does by itself"},
+		{ExitInterrupted, "ended by a signal; what was committed stays", "nothing: the next run goes on"},
+	}
+}
+
 // ErrRejected says that a job is done but some lines were rejected.
 var ErrRejected = errors.New("some lines were rejected")
 

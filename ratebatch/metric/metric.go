@@ -101,6 +101,16 @@ func (m *Metric) HasAttribute(name string) bool {
 // retention is known.
 func (m *Metric) Tiered() bool { return m.tier != nil }
 
+// Columns lists the columns of the table that the metric reads, sorted.
+func (m *Metric) Columns() []string {
+	all := slices.Concat([]string{m.Time, m.ScopeKey, m.RegionKey, m.Integral, m.Covered}, m.RowKey, m.Version, m.Value, m.Resource)
+	for _, a := range m.Attributes() {
+		all = append(all, a.Column)
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(name string) bool { return name == "" })
+}
+
 // Set is the content of one metrics.yaml.
 type Set struct {
 	Metrics []*Metric // sorted by name

@@ -1,10 +1,12 @@
 package metric
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -83,7 +85,11 @@ func (r *reader) document(data []byte) (body ast.Node) {
 		r.problem(nil, "the file has %d bytes: at most %d are read", len(data), maxSize)
 		return nil
 	}
-	file, err := parseYAML(data)
+	if bytes.HasPrefix(data, []byte{0xFF, 0xFE}) || bytes.HasPrefix(data, []byte{0xFE, 0xFF}) || !utf8.Valid(data) {
+		r.problem(nil, "the file is not in UTF-8: save it as UTF-8")
+		return nil
+	}
+	file, err := parseYAML(bytes.TrimPrefix(data, []byte("\uFEFF"))) // which some editors put in front
 	if err != nil {
 		p := &Problem{File: r.file, Text: err.Error()}
 		var syntax yaml.Error

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -51,7 +53,11 @@ func parse(name string, data []byte) (*Plan, Findings) {
 		d.mistake(Position{}, "the plan has %d bytes: at most %d are read", len(data), MaxSize)
 		return nil, d.list
 	}
-	file, err := parseYAML(data)
+	if text := encoding(data); text != "" {
+		d.mistake(Position{1, 1}, "%s", text)
+		return nil, d.list
+	}
+	file, err := parseYAML(bytes.TrimPrefix(data, []byte(byteOrderMark)))
 	if err != nil {
 		at, text := Position{}, err.Error()
 		var syntax yaml.Error
@@ -82,6 +88,20 @@ func parse(name string, data []byte) (*Plan, Findings) {
 	d.plan(body, p)
 	p.assignIDs()
 	return p, d.list.sorted()
+}
+
+// byteOrderMark is what some editors put in front of UTF-8; it says nothing.
+const byteOrderMark = "\uFEFF"
+
+// encoding says what is wrong with a file that is not UTF-8; empty if it is.
+func encoding(data []byte) string {
+	if bytes.HasPrefix(data, []byte{0xFF, 0xFE}) || bytes.HasPrefix(data, []byte{0xFE, 0xFF}) {
+		return "the file is in UTF-16: save it as UTF-8"
+	}
+	if !utf8.Valid(data) {
+		return "the file is not in UTF-8: save it as UTF-8"
+	}
+	return ""
 }
 
 // parseYAML contains the parser's panics: a plan may come from anybody.

@@ -45,6 +45,8 @@ type explained struct {
 	PriceNow   decimal.Decimal   `json:"price_by_the_plan"` // what the plan in force at begin gives; equals price
 	Tier       []store.Record    `json:"tier_rows"`
 	Samples    []store.Record    `json:"samples"`
+
+	tiered bool // the metric reads our tiers, and so samples; not a table of the operator's
 }
 
 type explainOptions struct {
@@ -141,7 +143,7 @@ func explainLine(ctx context.Context, s *store.Store, id string, o explainOption
 	if tiers != nil {
 		x.Arithmetic, x.PriceNow, x.Counted = tiers, price, append(x.Counted, line.Rule)
 	}
-	if known && m.Tiered() {
+	if x.tiered = known && m.Tiered(); x.tiered {
 		if x.Tier, x.Samples, err = source(ctx, s, m, line); err != nil {
 			return nil, err
 		}
@@ -206,11 +208,59 @@ func findLine(ctx context.Context, s *store.Store, id string, o explainOptions) 
 	}
 	switch {
 	case len(found) == 0:
-		return nil, &ratebatch.ConfigError{Err: errNoLine, Hint: "lines of superseded revisions are not looked at; see 'ratebatch status' for what is rated"}
+		hint, err := whyNoLine(ctx, s, id, filter, o)
+		if err != nil {
+			return nil, err
+		}
+		return nil, &ratebatch.ConfigError{Err: errNoLine, Hint: hint}
 	case len(found) > 1:
-		return nil, &ratebatch.ConfigError{Err: errors.New("more than one line matches"), Hint: "add --resource, or give the line's id"}
+		return nil, &ratebatch.ConfigError{Err: errors.New("more than one line matches"), Hint: "add --resource, such as " + found[0].Resource + ", or give the line's id"}
 	}
 	return &found[0], nil
+}
+
+// whyNoLine says which part of what is known of a line does not fit: the first
+// of scope, period, metric and resource without which there are lines.
+func whyNoLine(ctx context.Context, s *store.Store, id string, filter store.LineFilter, o explainOptions) (string, error) {
+	scopes, err := s.ScopesWithLines(ctx, time.Unix(0, 0), store.OpenEnd)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case len(scopes) == 0:
+		return "nothing is rated yet: 'ratebatch rate'", nil
+	case o.scope != "" && !slices.Contains(scopes, o.scope):
+		return fmt.Sprintf("scope %s has no rated lines; there are %s", o.scope, some(scopes, 10)), nil
+	case id != "":
+		text := "no line that counts has this id"
+		if o.scope != "" || o.month != "" || o.begin != "" || o.metric != "" || o.resource != "" {
+			text += " within what the flags say; leave them out to look everywhere"
+		}
+		return text + ". A line of a period that was rated again has no other id, but one whose attributes or metric changed has", nil
+	}
+	// What there is in the period, of any metric and resource.
+	metrics, resources := map[string]bool{}, map[string]bool{}
+	wide := store.LineFilter{Scope: o.scope, From: filter.From, To: filter.To}
+	err = s.FindLines(ctx, wide, func(l store.FoundLine) bool {
+		metrics[l.Metric] = true
+		if l.Metric == o.metric && len(resources) < 100 {
+			resources[l.Resource] = true
+		}
+		return true
+	})
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case len(metrics) == 0 && !filter.From.Equal(filter.From.Truncate(time.Hour)):
+		return fmt.Sprintf("no period of scope %s begins at %s: --begin takes the begin of a period, such as %s", o.scope, filter.From.Format(time.RFC3339), filter.From.Truncate(time.Hour).Format(time.RFC3339)), nil
+	case len(metrics) == 0:
+		return fmt.Sprintf("scope %s has no lines in the period that begins at %s: it had no usage, or is not rated (see 'ratebatch status')", o.scope, filter.From.Format(time.RFC3339)), nil
+	case len(resources) == 0:
+		return fmt.Sprintf("the period has no lines of metric %s; there are %s", o.metric, some(slices.Sorted(maps.Keys(metrics)), 20)), nil
+	default:
+		return fmt.Sprintf("the period has no line of metric %s and resource %s; there are %s", o.metric, o.resource, some(slices.Sorted(maps.Keys(resources)), 10)), nil
+	}
 }
 
 // sampleTables are the raw tables behind the tiers.
@@ -258,8 +308,10 @@ func printExplained(out io.Writer, x *explained) {
 		fmt.Fprintf(out, "\n\nthe plan in force for this period now gives %s: the line was rated by another version", x.PriceNow)
 	}
 	fmt.Fprint(out, "\n")
-	printRecords(out, "tier rows", x.Tier)
-	printRecords(out, "samples", x.Samples)
+	if x.tiered {
+		printRecords(out, "tier rows", x.Tier)
+		printRecords(out, "samples", x.Samples)
+	}
 }
 
 // printRecords writes rows as "column value" pairs, leaving out what is the

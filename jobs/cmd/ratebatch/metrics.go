@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +16,7 @@ import (
 
 // metricVersions is the metric set as a versioned file.
 func metricVersions() versioned {
-	return versioned{kind: store.MetricVersions, noun: "metric set", read: func(name string, body []byte) (string, string, []string, error) {
+	return versioned{kind: store.MetricVersions, noun: "metric set", warns: metricsFit, read: func(name string, body []byte) (string, string, []string, error) {
 		set, err := metric.Parse(name, body)
 		if err != nil {
 			return "", "", nil, err
@@ -25,6 +28,35 @@ func metricVersions() versioned {
 		}
 		return set.Digest(), "", nil, nil
 	}}
+}
+
+// metricsFit names the tables and columns that a metric set reads and that there
+// are not. It warns only, since a table may be made before the set is in force;
+// a pass would stop at it.
+func metricsFit(ctx context.Context, s *store.Store, name string, v store.Version) ([]string, error) {
+	set, err := metric.Parse(name, []byte(v.Body))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, m := range set.Metrics {
+		there, err := s.TableColumns(ctx, m.Table)
+		if err != nil {
+			return nil, err
+		}
+		if m.Tiered() || len(there) == 0 {
+			if !m.Tiered() {
+				out = append(out, fmt.Sprintf("metric %s reads the table %s, which there is not: make it before this set is in force, or no period can be rated", m.Name, m.Table))
+			}
+			continue
+		}
+		for _, column := range m.Columns() {
+			if !slices.Contains(there, column) {
+				out = append(out, fmt.Sprintf("metric %s reads the column %s of %s, which has %s", m.Name, column, m.Table, strings.Join(there, ", ")))
+			}
+		}
+	}
+	return out, nil
 }
 
 func newMetricsCmd(p *program) *cobra.Command {

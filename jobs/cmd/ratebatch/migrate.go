@@ -104,7 +104,10 @@ func (p *program) migrate(ctx context.Context, o store.MigrateOptions) error {
 				fmt.Fprintf(p.stdout, "the schema of %s is up to date (version %d)\n", s.Database(), result.Version)
 				return
 			}
-			fmt.Fprintf(p.stdout, "applied %d migrations to %s: %s\n", len(result.Applied), s.Database(), strings.Join(result.Applied, " "))
+			fmt.Fprintf(p.stdout, "%d migrations applied to %s, schema version %d\n", len(result.Applied), s.Database(), result.Version)
+			if p.verbose {
+				fmt.Fprintln(p.stdout, strings.Join(result.Applied, "\n"))
+			}
 		})
 	})
 }

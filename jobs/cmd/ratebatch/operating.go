@@ -11,5 +11,6 @@ func operating(p *program) []*cobra.Command {
 		newDoctorCmd(p),
 		newCompareCmd(p),
 		newManCmd(p),
+		newDocsCmd(p),
 	}
 }

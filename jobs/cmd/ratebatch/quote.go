@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -47,6 +48,7 @@ type quoted struct {
 	Currency string          `json:"currency"`
 	Items    []quotedItem    `json:"items"`
 	Total    decimal.Decimal `json:"total"`
+	Warnings []string        `json:"warnings,omitempty"` // what may be mistyped
 }
 
 type quoteOptions struct {
@@ -96,19 +98,22 @@ func (p *program) quote(ctx context.Context, o quoteOptions) error {
 			return err
 		}
 	}
-	parsed, err := p.planAt(ctx, o.planFile, at)
+	parsed, warnings, err := p.planToQuote(ctx, o, items, at)
 	if err != nil {
 		return err
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(p.stderr, "ratebatch: warning: %s\n", plain(w))
 	}
 	evaluator, err := hashmap.Compile(parsed, hashmap.Options{Units: unitsOf(items)})
 	if err != nil {
 		return err
 	}
-	out := quoted{Scope: o.scope, At: at, Plan: parsed.Digest(), Currency: parsed.Currency, Items: []quotedItem{}}
+	out := quoted{Scope: o.scope, At: at, Plan: parsed.Digest(), Currency: parsed.Currency, Items: []quotedItem{}, Warnings: warnings}
 	for i, item := range items {
-		qty, err := decimal.NewFromString(item.Qty.String())
+		qty, err := plan.ParseNumber(item.Qty.String(), plan.LevelIntegerDigits, plan.LevelScale) // what usage can have
 		if err != nil {
-			return &ratebatch.ConfigError{Err: fmt.Errorf("item %d: quantity %q is no decimal", i+1, item.Qty)}
+			return &ratebatch.ConfigError{Err: fmt.Errorf("item %d: quantity: %w", i+1, err)}
 		}
 		attributes := maps.Clone(item.Metadata)
 		if attributes == nil {
@@ -176,28 +181,70 @@ func unitsOf(items []quoteItem) map[string]string {
 	return out
 }
 
-// planAt is the plan of a file, or the one in force at a moment.
-func (p *program) planAt(ctx context.Context, file string, at time.Time) (*plan.Plan, error) {
-	if file != "" {
-		body, err := os.ReadFile(file)
+// planToQuote is the plan of a file, or the one in force at a moment, and what
+// looks mistyped: 0 for a metric that does not exist is a wrong answer.
+func (p *program) planToQuote(ctx context.Context, o quoteOptions, items []quoteItem, at time.Time) (parsed *plan.Plan, warnings []string, err error) {
+	if o.planFile != "" {
+		body, err := os.ReadFile(o.planFile)
 		if err != nil {
-			return nil, &ratebatch.ConfigError{Err: err}
+			return nil, nil, &ratebatch.ConfigError{Err: err}
 		}
-		parsed, err := plan.Parse(file, body)
-		if err != nil {
-			return nil, &ratebatch.ConfigError{Err: err}
+		if parsed, err = plan.Parse(o.planFile, body); err != nil {
+			return nil, nil, &ratebatch.ConfigError{Err: err}
 		}
-		return parsed, nil
+		return parsed, unknownMetrics(items, pricedMetrics(parsed), "the plan has no prices for"), nil
 	}
-	var parsed *plan.Plan
-	err := p.withStore(ctx, func(ctx context.Context, s *store.Store) (err error) {
+	err = p.withStore(ctx, func(ctx context.Context, s *store.Store) error {
 		if err := s.CheckSchema(ctx); err != nil {
 			return err
 		}
-		parsed, err = planInForce(ctx, s, at)
-		return err
+		if parsed, err = planInForce(ctx, s, at); err != nil {
+			return err
+		}
+		set, err := metricsInForce(ctx, s, at)
+		if err != nil {
+			return err
+		}
+		warnings = unknownMetrics(items, set.Names(), "nothing collects")
+		if o.scope == "" {
+			return nil
+		}
+		known, err := listScopes(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(known, func(x listedScope) bool { return x.Scope == o.scope }) {
+			warnings = append(warnings, fmt.Sprintf("scope %s is not known: see 'ratebatch scopes list'", o.scope))
+		}
+		return nil
 	})
-	return parsed, err
+	return parsed, warnings, err
+}
+
+// pricedMetrics names what a plan prices; nil if it may price anything.
+func pricedMetrics(p *plan.Plan) []string {
+	var out []string
+	for _, s := range p.Services {
+		out = append(out, s.Name)
+	}
+	for _, e := range p.Expressions {
+		if e.Metric == "" {
+			return nil
+		}
+		out = append(out, e.Metric)
+	}
+	return out
+}
+
+// unknownMetrics says which items are of none of the known metrics; nil knows all.
+func unknownMetrics(items []quoteItem, known []string, what string) []string {
+	var out []string
+	for _, x := range items {
+		if w := fmt.Sprintf("%s metric %s: there are %s", what, x.Metric, strings.Join(known, ", ")); known != nil && !slices.Contains(known, x.Metric) && !slices.Contains(out, w) {
+			out = append(out, w)
+		}
+	}
+	return out
 }
 
 func planInForce(ctx context.Context, s *store.Store, at time.Time) (*plan.Plan, error) {

@@ -89,6 +89,14 @@ func strict(cmd *cobra.Command) {
 		}
 		return
 	}
+	if does := cmd.RunE; does != nil && len(needs[cmd.CommandPath()].flags) > 0 {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if err := missing(cmd); err != nil {
+				return err
+			}
+			return does(cmd, args)
+		}
+	}
 	takes := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if takes == nil || takes(cmd, args) == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -24,11 +23,13 @@ type versioned struct {
 	read func(name string, body []byte) (digest, currency string, warnings []string, err error)
 	// fits checks the content against what else is in force then; may be nil.
 	fits func(ctx context.Context, s *store.Store, name string, v store.Version) error
+	// warns says what of the content cannot work as things are now; may be nil.
+	warns func(ctx context.Context, s *store.Store, name string, v store.Version) ([]string, error)
 }
 
 type applyOptions struct {
 	from, to, note, reason string
-	maxChange              string // percent; of plans
+	maxChange, changeMonth string // percent, and whose usage is priced; of plans
 	force, dryRun          bool
 }
 
@@ -60,6 +61,7 @@ and --reason; those periods keep their prices until they are reprocessed.
 	f.BoolVar(&o.dryRun, "dry-run", false, "check and say what would happen; write nothing")
 	if v.kind == store.PlanVersions {
 		f.StringVar(&o.maxChange, "max-change", "", "refuse (exit 20) a plan by which any project's last whole month would cost more than this many percent more or less")
+		f.StringVar(&o.changeMonth, "max-change-month", "", "with --max-change: whose usage is priced, "+monthHelp+"; default: the last whole month")
 	}
 	return cmd
 }
@@ -75,9 +77,9 @@ func parseMoment(flag, text string) (time.Time, error) {
 }
 
 func (p *program) apply(ctx context.Context, v versioned, file string, o applyOptions) error {
-	body, err := os.ReadFile(file)
+	body, err := p.readArg(file)
 	if err != nil {
-		return &ratebatch.ConfigError{Err: err}
+		return err
 	}
 	digest, currency, warnings, err := v.read(file, body)
 	if err != nil {
@@ -138,8 +140,20 @@ func (p *program) applyTo(ctx context.Context, s *store.Store, v versioned, file
 			return err
 		}
 	}
+	if v.warns != nil {
+		warnings, err := v.warns(ctx, s, file, next)
+		if err != nil {
+			return err
+		}
+		for _, w := range warnings {
+			fmt.Fprintf(p.stderr, "warning: %s\n", w)
+		}
+	}
+	if o.changeMonth != "" && o.maxChange == "" {
+		return &ratebatch.ConfigError{Err: errors.New("--max-change-month without --max-change")}
+	}
 	if o.maxChange != "" {
-		if err := p.guardApply(ctx, s, versions, next, o.maxChange); err != nil {
+		if err := p.guardApply(ctx, s, versions, next, o); err != nil {
 			return err
 		}
 	}

@@ -86,7 +86,7 @@ func (s *Shell) run(ctx context.Context, p endpoint.Piece, w io.Writer) (rows in
 	}
 	ctx = s.inSession(ctx)
 	if !slices.Contains(withRows, kind) {
-		return 0, s.Engine.Conn().Exec(ctx, p.Statement)
+		return 0, short(s.Engine.Conn().Exec(ctx, p.Statement))
 	}
 	format := s.Format
 	if p.Vertical {
@@ -101,12 +101,12 @@ func (s *Shell) run(ctx context.Context, p endpoint.Piece, w io.Writer) (rows in
 	}
 	result, err := s.Engine.Conn().Query(ctx, statement)
 	if err != nil {
-		return 0, err
+		return 0, short(err)
 	}
 	defer func() { err = errors.Join(err, result.Close()) }()
 	buffered := bufio.NewWriter(w)
 	rows, err = printRows(result, newPrinter(buffered, format, result))
-	return rows, errors.Join(err, buffered.Flush())
+	return rows, errors.Join(short(err), buffered.Flush())
 }
 
 var formatClause = regexp.MustCompile(`(?is)\sFORMAT\s+([A-Za-z0-9]+)\s*;?\s*$`)

@@ -1,0 +1,81 @@
+package main
+
+// practice is a small cloud of two projects over 28 hours, rated by a plan of
+// its own, in the database that tests share: making tables takes longer than all
+// the rest.
+const practice = `cat > plan.yaml <<'END'
+currency: EUR
+services:
+  - name: instance
+    mappings: [{cost: "0.2"}]
+END
+ratebatch simulate --projects 2 --instances 4 --begin 2026-10-31T20:00:00Z --hours 28 --interval 15m &&
+ratebatch plan apply plan.yaml && ratebatch rate --first-period usage`
+
+// late adds usage of an instance that nobody had heard of.
+const late = ` &&
+ratebatch simulate --seed 7 --projects 1 --instances 1 --hosts 1 --begin 2026-11-01T08:00:00Z --hours 2 --interval 15m`
+
+// documents are all that may hold commands.
+var documents = []document{
+	{file: "README.md", by: "TestReadme", except: map[string]string{
+		"make demo": inCI,
+		"make test": inCI,
+	}},
+	{file: "ARCHITECTURE.md"},
+	{file: "CONTRIBUTING.md", except: map[string]string{
+		"make": inCI + "; make race, test-lab and bench take long and need a C compiler, root or quiet",
+	}},
+	{file: "docs/README.md"},
+	{file: "docs/explanation.md"},
+	{file: "docs/tutorial.md", except: map[string]string{
+		"make build":  inCI,
+		"export PATH": "the program is on the path here",
+		"mkdir -p ~/": "the test has a folder of its own",
+	}},
+	{file: "docs/howto/reprocess.md", setup: practice},
+	{file: "docs/howto/late-usage.md", setup: practice + late},
+	{file: "docs/howto/server.md", setup: practice, except: map[string]string{
+		"ratebatch --clickhouse": elsewhere + "a ClickHouse server; TestDumpAndLoad does it where there is one",
+	}},
+	{file: "docs/howto/finance-files.md", setup: practice, except: map[string]string{
+		"duckdb":  elsewhere + "DuckDB",
+		"python3": elsewhere + "pyarrow",
+	}},
+	{file: "docs/howto/alerts.md", setup: practice},
+	{file: "docs/tiers.md", by: "TestTiersDocument"},
+	{file: "docs/agent.md", by: "TestTheCommandsOfTheDocumentation in agent/cmd/ratebatch-agent"},
+	{file: "docs/configuration.md", by: "TestConfigurationReferenceIsUpToDate"},
+	{file: "docs/api.md", except: map[string]string{
+		"ratebatch serve  ":                neverEnds,
+		"ratebatch serve --listen":         neverEnds,
+		"ratebatch serve --cloudkitty-api": neverEnds,
+	}},
+	{file: "docs/dashboard.md", except: map[string]string{"ratebatch serve": neverEnds}},
+	{file: "docs/engine.md", setup: practice, replace: []string{"FOLDER", "folder", "engine load", "--data other --database loaded engine load"}, except: map[string]string{
+		"ratebatch engine sql ":   "a prompt; the tests of ratebatch/engine/sqlshell answer it",
+		"ratebatch engine serve ": neverEnds,
+	}},
+	{file: "docs/finance.md", setup: practice, replace: []string{"/srv/finance --sign-key", "signed --sign-key", "verify /srv/finance --key", "verify signed --key", "/srv/", "", "--month 2026-11", "--month 2026-10"}},
+	{file: "docs/from-cloudkitty.md", except: map[string]string{
+		"cloudkitty ":                  elsewhere + "a CloudKitty",
+		"ratebatch compare-cloudkitty": elsewhere + "its answers; TestAMonthIsComparedWithCloudKitty makes some up",
+	}},
+	{file: "docs/ingest.md", broker: true, setup: "true", replace: []string{"--instances 1000 --hours 2", "--instances 20 --hours 2", "ingest --kafka", "ingest --session 6s --kafka"}, except: map[string]string{
+		"ratebatch topics apply --kafka broker1:9093": elsewhere + "a broker with TLS; TestTopicsApplyAndSimulateOnADevelopmentBroker makes users and rights",
+		"ratebatch dev kafka":                         neverEnds,
+		"ratebatch ingest --follow":                   neverEnds,
+		"ratebatch migrate --kafka-engine":            "makes tables that begin to read at once; the tests of ratebatch/store/kafkaengine.go make them",
+	}},
+	{file: "docs/scale.md"},
+	{file: "docs/state.md", setup: practice + " && echo project-0001,alpha,Default > projects.csv", except: map[string]string{
+		"ratebatch scopes fetch keystone":       elsewhere + "a Keystone; scopes_test.go has a stand-in",
+		"ratebatch rate --scopes-from keystone": elsewhere + "a Keystone; scopes_test.go has a stand-in",
+	}},
+	{file: "deploy/README.md", replace: []string{"/etc/systemd/system", "units"}, except: map[string]string{
+		"install ":   asRoot,
+		"systemctl ": asRoot,
+		"kubectl ":   elsewhere + "a cluster; go test ./deploy checks the manifests with Kubernetes' own types",
+	}},
+	{file: "deploy/RUNBOOK.md"},
+}
