@@ -343,7 +343,7 @@ type StatementLine struct {
 // positions miss of the total, so that a person who adds up gets the total.
 func (s *statementSink) statements() []Statement {
 	keys := slices.SortedFunc(maps.Keys(s.lines), func(a, b statementKey) int {
-		return cmp.Or(cmp.Compare(a.currency, b.currency), -cmp.Compare(a.kind, b.kind), cmp.Compare(a.metric, b.metric), cmp.Compare(a.rule, b.rule), cmp.Compare(a.unit, b.unit))
+		return cmp.Or(cmp.Compare(a.currency, b.currency), -cmp.Compare(a.kind, b.kind), cmp.Compare(derivedOrder(a.metric), derivedOrder(b.metric)), cmp.Compare(a.metric, b.metric), cmp.Compare(a.rule, b.rule), cmp.Compare(a.unit, b.unit))
 	})
 	var out []Statement
 	for _, key := range keys {
@@ -434,6 +434,7 @@ func (s *statementSink) put(st Statement, position int, l StatementLine) error {
 		return err
 	}
 	c[12].putWord([]byte(st.Currency))
+	c[13].putWord([]byte(l.Description()))
 	s.table.rows++
 	return nil
 }

@@ -39,7 +39,7 @@ var focusFields = []Field{
 	{Name: "BillingPeriodStart", Kind: Timestamp, Doc: "begin of the month"},
 	{Name: "ChargeCategory", Kind: String, Doc: "Usage; Credit for a line of negative price; Adjustment for the rounding of an invoice"},
 	{Name: "ChargeClass", Kind: String, Nullable: true, Doc: "Correction for a closed month's correction"},
-	{Name: "ChargeDescription", Kind: String, Nullable: true, Doc: "metric and resource"},
+	{Name: "ChargeDescription", Kind: String, Nullable: true, Doc: "metric and resource, or what a discount, minimum or maximum is"},
 	{Name: "ChargeFrequency", Kind: String, Doc: "Usage-Based; One-Time for adjustments"},
 	{Name: "ChargePeriodEnd", Kind: Timestamp, Doc: "end of the rated period, exclusive"},
 	{Name: "ChargePeriodStart", Kind: Timestamp, Doc: "begin of the rated period"},
@@ -374,7 +374,11 @@ func (s *focusSink) row(t *table, row int) {
 	} else {
 		next().putNull()
 	}
-	put(metric + " of " + text(t, outResource, row))
+	if derivedOrder(metric) > 0 { // of no resource
+		put(chargeName(metric))
+	} else {
+		put(metric + " of " + text(t, outResource, row))
+	}
 	put("Usage-Based")
 	next().putWord(word(outEnd))
 	next().putWord(word(outBegin))

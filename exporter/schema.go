@@ -125,4 +125,5 @@ var statementSchema = Schema{Dataset: "statement", Version: "1", Fields: []Field
 	{Name: "exact", Kind: Decimal, Unit: "as in column currency", Doc: "the sum of the lines, unrounded"},
 	{Name: "amount", Kind: Decimal, Unit: "as in column currency", Doc: "rounded half-even to the currency's digits; usage, corrections and rounding add up to the total"},
 	{Name: "currency", Kind: String, Doc: "ISO 4217"},
+	{Name: "description", Kind: String, Doc: "what a person reads: the metric, or what a discount, minimum, maximum, correction or rounding is"},
 }}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch/plan"
 )
 
 //go:embed statement.html
@@ -49,10 +51,30 @@ func (l StatementLine) Description() string {
 	case "total":
 		return "Total"
 	case "correction":
-		return "Correction of an earlier month: " + l.Metric
+		return "Correction of an earlier month: " + chargeName(l.Metric)
 	}
-	return l.Metric
+	return chargeName(l.Metric)
 }
+
+// chargeName is what a customer calls a metric: lines that come from other lines
+// say what they are for.
+func chargeName(metric string) string {
+	switch metric {
+	case plan.AdjustmentMetric:
+		return "Volume price for what was used before in the month"
+	case plan.DiscountMetric:
+		return "Discount"
+	case plan.MinimumMetric:
+		return "Minimum charge: what is missing to it"
+	case plan.CapMetric:
+		return "Maximum charge: what is above it"
+	}
+	return metric
+}
+
+// derivedOrder puts positions that come from others behind them, in the order in
+// which they are worked out; 0 is usage.
+func derivedOrder(metric string) int { return 1 + slices.Index(plan.DerivedMetrics(), metric) }
 
 // QuantityText is the quantity with at most six digits after the point; the
 // data files have all of them.

@@ -48,9 +48,13 @@ func (p *program) readArg(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(f)
+	// What reads it refuses what is too long, but it has to be in memory for that.
+	data, err := io.ReadAll(io.LimitReader(f, plan.MaxSize+1))
 	if err != nil {
 		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("read %s: %w", name, err)}
+	}
+	if len(data) > plan.MaxSize {
+		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s is longer than %d MB: at most %d bytes are read", name, plan.MaxSize>>20, plan.MaxSize)}
 	}
 	return data, nil
 }
@@ -139,7 +143,15 @@ write price tests for a plan of your own:
    "points": [{"metric": "instance", "scope_id": "p1", "qty": "1", "unit": "instance",
                "groupby": {"flavor_name": "m1.tiny"}, "metadata": {}, "price": "0.008"}]}
 
-(on one line). Mismatches are printed with all answers; the last line counts.
+(on one line). Where the plan has tiers, "used_before" says what the point's account
+has used in the month before the period; the point is the only usage of its
+period, and its price is that of all its lines, an adjustment too:
+
+  {"name": "over the allowance of 1000", "period_begin": "2026-03-20T02:00:00",
+   "points": [{"metric": "network.outgoing", "scope_id": "p1", "qty": "10", "unit": "GiB",
+               "used_before": "995", "price": "0.25"}]}
+
+Mismatches are printed with all answers; the last line counts.
 
 Exit codes: 0 every point passed, 1 some failed, 2 a file that cannot be read.`,
 		Example: "  ratebatch plan test prices.jsonl --plan plan.yaml",

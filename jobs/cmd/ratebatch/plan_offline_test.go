@@ -52,6 +52,39 @@ skip: qty == 0
 
 const nightCase = `{"name": "night", "period_begin": "2026-03-01T02:00:00", "points": [{"metric": "instance", "scope_id": "p", "qty": "1", "groupby": {"flavor_name": "m1.tiny"}, "price": "0.008"}]}`
 
+const testedTiers = `currency: EUR
+skip: qty == 7
+services:
+  - name: network.outgoing
+    tiers:
+      - {id: egress, free: 1000, steps: [{up_to: 10000, cost: "0.05"}, {cost: "0.03"}]}
+      - {id: own, scope: own, per: zone, steps: [{cost: "2"}]}
+  - name: storage
+    tiers: [{id: v, kind: volume, steps: [{up_to: 10, cost: 3}, {up_to: 20, cost: 2}, {cost: 1}]}]
+`
+
+// Edges at, just below and just above; the whole amount of a point is that of its
+// lines: 995 + 10: 5 free, 5 × 0.05.
+var tieredCases = strings.ReplaceAll(`{"name": "egress", "period_begin": "2026-03-20T02:00:00", "points": [
+	{"metric": "network.outgoing", "scope_id": "p", "qty": "10", "used_before": "995", "price": "0.25"},
+	{"metric": "network.outgoing", "scope_id": "p", "qty": "1000", "price": "0"},
+	{"metric": "network.outgoing", "scope_id": "p", "qty": "5", "used_before": "995", "price": "0"},
+	{"metric": "network.outgoing", "scope_id": "p", "qty": "5.00000000000000002", "used_before": "995", "price": "0.000000000000000001"},
+	{"metric": "network.outgoing", "scope_id": "p", "qty": "10000", "used_before": "500", "price": "465"},
+	{"metric": "network.outgoing", "scope_id": "p", "qty": "0", "used_before": "1000", "price": "0"},
+	{"metric": "network.outgoing", "scope_id": "p", "qty": "-2", "used_before": "1000", "price": "-0.1"},
+	{"metric": "network.outgoing", "scope_id": "p", "qty": "7", "used_before": "5000", "price": "0"},
+	{"metric": "network.outgoing", "scope_id": "own", "qty": "3", "used_before": "5000", "price": "6"}]}
+{"name": "volume", "period_begin": "2026-03-20T02:00:00", "points": [
+	{"metric": "storage", "scope_id": "p", "qty": "1", "used_before": "9", "price": "3"},
+	{"metric": "storage", "scope_id": "p", "qty": "1.000000000000000001", "used_before": "9", "price": "-6.999999999999999998"},
+	{"metric": "storage", "scope_id": "p", "qty": "12", "used_before": "9", "price": "-6"},
+	{"metric": "storage", "scope_id": "p", "qty": "0", "used_before": "9", "price": "0"},
+	{"metric": "storage", "scope_id": "p", "qty": "1", "used_before": "25", "price": "1"}]}
+{"name": "beside", "period_begin": "2026-03-20T02:00:00", "points": [
+	{"metric": "unknown", "scope_id": "p", "qty": "1", "price": "0"}]}
+`, "\n\t", " ")
+
 func TestPlanTest(t *testing.T) {
 	t.Parallel()
 	const vectors = "../../../fixtures/vectors/"
@@ -71,6 +104,19 @@ func TestPlanTest(t *testing.T) {
 		"a wrong price fails, with both answers": {
 			[]string{"test", "--plan", planFile, planTestFile(t, "wrong.jsonl", strings.Replace(nightCase, "0.008", "0.01", 1))}, 1,
 			"1 cases, 1 points: 0 passed, 1 failed", "want 0.01; evaluator: 0.008 by m1+e1",
+		},
+		"tiers after what the month has used, in every way": {
+			[]string{"test", planTestFile(t, "tiers.jsonl", tieredCases), "--plan", planTestFile(t, "tiers.yaml", testedTiers)}, 0, "3 cases, 15 points: 15 passed, 0 failed", "",
+		},
+		"a wrong price of tiers, with all answers": {
+			[]string{"test", planTestFile(t, "wrongtiers.jsonl", strings.Replace(tieredCases, `"0.25"`, `"0.5"`, 1)), "--plan", planTestFile(t, "tiers.yaml", testedTiers)}, 1,
+			"3 cases, 15 points: 14 passed, 1 failed", "want 0.5; evaluator: 0.25 by egress:1+egress:2; folded: not asked: tiers are not folded; folded SQL: 0.25 by egress:1+egress:2",
+		},
+		"what a month used of a metric without tiers is a mistake": {
+			[]string{"test", planTestFile(t, "none.jsonl", strings.Replace(nightCase, `"qty"`, `"used_before": "1", "qty"`, 1)), "--plan", planFile}, 2, "", "point 1: used_before is 1, but instance has no tiers",
+		},
+		"a month cannot have used less than nothing": {
+			[]string{"test", planTestFile(t, "negative.jsonl", strings.Replace(nightCase, `"qty"`, `"used_before": "-1", "qty"`, 1)), "--plan", planFile}, 2, "", "used_before is -1",
 		},
 		"a case without rules needs a plan": {
 			[]string{"test", "-"}, 2, "", "case night has no rules: name the plan with --plan",

@@ -78,6 +78,13 @@ func (o *ratedOptions) window(c ratebatch.Calendar, now time.Time) (from, to tim
 	return from, to, err
 }
 
+// ofMonth looks at a month's usage.
+func (o *ratedOptions) ofMonth(c ratebatch.Calendar, month string, now time.Time) error {
+	m, err := monthOf(c, month, now)
+	o.from, o.to = m.From.Format(time.RFC3339), m.To.Format(time.RFC3339)
+	return err
+}
+
 func parsePercent(text string) (decimal.Decimal, error) {
 	d, err := plan.ParseNumber(text, 9, 9)
 	if err != nil || d.IsNegative() {
@@ -194,20 +201,35 @@ func (p *program) printComparison(c rate.Comparison, currency string) {
 }
 
 // guardApply compares the plan that would be applied with the one in force, on
-// the usage of the last whole month.
-func (p *program) guardApply(ctx context.Context, s *store.Store, versions []store.Version, next store.Version, maxChange string) error {
-	if _, err := parsePercent(maxChange); err != nil {
+// the usage of a month, by default the last whole one. Without usage there is
+// nothing to judge by, and a guard that passes then guards nothing.
+func (p *program) guardApply(ctx context.Context, s *store.Store, versions []store.Version, next store.Version, o applyOptions) error {
+	if _, err := parsePercent(o.maxChange); err != nil {
 		return err
 	}
 	span := store.InForce(versions, next.ValidFrom, next.ValidFrom.Add(time.Second))[0]
 	if span.Version == nil {
 		return &ratebatch.ConfigError{Err: errors.New("--max-change: no rate plan is in force to compare with")}
 	}
-	c, err := p.compareRated(ctx, s, [2]store.Version{*span.Version, next}, [2]string{planName(*span.Version, ""), "the new plan"}, ratedOptions{})
+	var window ratedOptions
+	if o.changeMonth != "" {
+		b, err := readBilling(ctx, s)
+		if err != nil {
+			return err
+		}
+		if err := window.ofMonth(b.calendar, o.changeMonth, p.now()); err != nil {
+			return err
+		}
+	}
+	c, err := p.compareRated(ctx, s, [2]store.Version{*span.Version, next}, [2]string{planName(*span.Version, ""), "the new plan"}, window)
 	if err != nil {
 		return err
 	}
-	return guard(c, maxChange)
+	if len(c.Projects) == 0 {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("--max-change: there is no usage from %s to %s to judge the plan by", c.From.Format(time.RFC3339), c.To.Format(time.RFC3339)),
+			Hint: "name a month with usage (--max-change-month), or leave out --max-change"}
+	}
+	return guard(c, o.maxChange)
 }
 
 func (p *program) planSimulateCmd(v versioned) *cobra.Command {
@@ -232,11 +254,9 @@ allowances, discounts, minimums and caps count as they would.
 				}
 				o := ratedOptions{metrics: metrics}
 				if month != "" {
-					m, err := b.calendar.ParseMonth(month)
-					if err != nil {
+					if err := o.ofMonth(b.calendar, month, p.now()); err != nil {
 						return err
 					}
-					o.from, o.to = m.From.Format(time.RFC3339), m.To.Format(time.RFC3339)
 				}
 				from, _, err := o.window(b.calendar, p.now())
 				if err != nil {
@@ -271,7 +291,7 @@ allowances, discounts, minimums and caps count as they would.
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&month, "month", "", "whose usage; default: the last whole month")
+	f.StringVar(&month, "month", "", "whose usage, "+monthHelp+"; default: the last whole month")
 	f.StringVar(&csvFile, "csv", "", "also write a row per project to this file")
 	f.StringVar(&svgFile, "svg", "", "also draw the projects as bars into this file")
 	f.StringSliceVar(&metrics, "metrics", nil, "versions of the metric sets for the plan in force and the other; default: the one in force")
@@ -282,7 +302,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	if name == "" {
 		return nil
 	}
-	f, err := os.Create(name)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return &ratebatch.ConfigError{Err: err}
 	}

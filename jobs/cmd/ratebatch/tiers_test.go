@@ -1,11 +1,17 @@
 package main
 
 import (
+	"encoding/csv"
 	"encoding/xml"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/shopspring/decimal"
 
 	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/ratebatch"
@@ -127,9 +133,42 @@ beta 11-30 22 minimum 60002 3 EUR 3 least
 		}
 		statement += string(data)
 	}
-	for _, position := range []string{"discount", "minimum", "cap", "6.69", "5.00", "12.00", "-8.00", "-0.20"} {
+	for _, position := range []string{"Discount", "partner", "Minimum charge: what is missing to it", "least", "Maximum charge: what is above it", "most", "6.69", "5.00", "12.00", "-8.00", "-0.20"} {
 		if !strings.Contains(statement, position) {
 			t.Errorf("the statement has no %s", position)
+		}
+	}
+	files := filepath.Join(dir, "csv")
+	b.must("export", "--month", "2026-11", "--to", files, "--dataset", "lines,statement,focus", "--format", "csv")
+	positions := csvColumns(t, files, "statement", "scope", "position", "kind", "metric", "rule", "quantity", "unit", "amount", "description")
+	if want := strings.TrimSpace(`
+alpha|1|usage|instance|hour|1|instance|2.00|instance
+alpha|2|usage|network.outgoing|egress:1|10|GiB|0.00|network.outgoing
+alpha|3|usage|network.outgoing|egress:2|90|GiB|4.50|network.outgoing
+alpha|4|usage|network.outgoing|egress:3|13|GiB|0.39|network.outgoing
+alpha|5|usage|discount|partner|2|EUR|-0.20|Discount
+alpha|6|total|||||6.69|Total
+beta|1|usage|instance|hour|1|instance|2.00|instance
+beta|2|usage|minimum|least|3|EUR|3.00|Minimum charge: what is missing to it
+beta|3|total|||||5.00|Total
+gamma|1|usage|instance|hour|10|instance|20.00|instance
+gamma|2|usage|cap|most|8|EUR|-8.00|Maximum charge: what is above it
+gamma|3|total|||||12.00|Total`); positions != want {
+		t.Errorf("statement:\n%s\nwant\n%s", positions, want)
+	}
+	// So are they lines and charges of their own.
+	for _, x := range []struct{ dataset, columns, want string }{
+		{"lines", "scope metric part price rule", "alpha|discount|60001|-0.2|partner\nbeta|minimum|60002|3|least\ngamma|cap|60003|-8|most"},
+		{"focus", "SubAccountId SkuMeter ChargeCategory BilledCost ChargeDescription", "alpha|discount|Credit|-0.2|Discount\nbeta|minimum|Usage|3|Minimum charge: what is missing to it\ngamma|cap|Credit|-8|Maximum charge: what is above it"},
+	} {
+		var own []string
+		for line := range strings.SplitSeq(csvColumns(t, files, x.dataset, strings.Fields(x.columns)...), "\n") {
+			if strings.Contains(line, "|discount|") || strings.Contains(line, "|minimum|") || strings.Contains(line, "|cap|") {
+				own = append(own, line)
+			}
+		}
+		if got := strings.Join(own, "\n"); got != x.want {
+			t.Errorf("%s:\n%s\nwant\n%s", x.dataset, got, x.want)
 		}
 	}
 	for _, x := range [][4]string{
@@ -143,7 +182,8 @@ beta 11-30 22 minimum 60002 3 EUR 3 least
 	}
 	// Every usage row is in lines that add up to it.
 	got := strings.Join(strings.Fields(b.must("reconcile", "--month", "2026-11", "--files", out)), " ")
-	for _, step := range []string{"usage rows of the commits and with lines 42 42 holds", "quantities of usage and of lines 137 137 holds", "money of the commits and read 23.69 23.69 holds"} {
+	for _, step := range []string{"usage rows of the commits and with lines 42 42 holds", "quantities of usage and of lines 137 137 holds", "money of the commits and read 23.69 23.69 holds",
+		"periods of tiered prices drawn, and those of the same lines again 2 2 holds"} {
 		if !strings.Contains(got, step) {
 			t.Errorf("reconcile does not say %q:\n%s", step, got)
 		}
@@ -162,12 +202,131 @@ beta 11-30 22 minimum 60002 3 EUR 3 least
 		t.Errorf("%s periods have a revision, want those two whose lines changed", n)
 	}
 	b.must("close", "--month", "2026-11")
+	b.must("export", "--month", "2026-11", "--to", out, "--dataset", "lines")
+	b.must("export", "--month", "2026-11", "--to", files, "--dataset", "lines", "--format", "csv")
+	if got := strings.Join(strings.Fields(b.must("reconcile", "--month", "2026-11")), " "); !strings.Contains(got, "periods of tiered prices drawn, and those of the same lines again 2 2 holds") {
+		t.Errorf("reconcile of the closed month:\n%s", got)
+	}
 	metrics := filepath.Join(dir, "metrics.yaml")
 	if err := os.WriteFile(metrics, []byte("metrics:\n  discount:\n    unit: h\n    table: instance_metrics\n    quantity: time\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.fails(ratebatch.ExitConfig, "metric discount: lines of this name come from other lines", "metrics", "apply", metrics)
 	whatIfs(b, dir)
+}
+
+// csvColumns reads columns of a dataset's CSV files, in the order of files and
+// rows: a line of texts for each row.
+func csvColumns(t *testing.T, dir, dataset string, columns ...string) string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(filepath.Join(dir, "v1", "dataset="+dataset), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".csv" {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		records, err := csv.NewReader(file).ReadAll()
+		if err != nil {
+			return err
+		}
+		for _, record := range records[1:] {
+			var texts []string
+			for _, c := range columns {
+				at := slices.Index(records[0], c)
+				if at < 0 {
+					return fmt.Errorf("%s has no column %s", path, c)
+				}
+				texts = append(texts, record[at])
+			}
+			out = append(out, strings.Join(texts, "|"))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(out, "\n")
+}
+
+// The allowance of 10 GiB and the edge at 100 GiB, met exactly, by a byte less and
+// by a byte more, within an hour and after another. A byte is
+// 0.000000000931322575 GiB (2^-30 has 30 decimals), and 0.05 a GiB of it
+// 0.00000000004656612875, rounded half-even to 0.000000000046566129; 0.03 of it
+// 0.00000000002793967725, rounded to 0.000000000027939677. Below by a byte, a
+// quantity is 9.999999999068677425 or 89.999999999068677425, and 0.05 of that
+// 4.49999999995343387125, rounded to 4.499999999953433871.
+//
+//	at      10 GiB: free                     then 90 GiB: 4.50                          then 1 GiB: 0.03
+//	below   10 GiB - 1 byte: free            then 90 GiB: 1 byte free, the rest 0.05    then 1 GiB: 1 byte at 0.05, the rest 0.03
+//	above   10 GiB + 1 byte: 1 byte at 0.05  then 90 GiB: all but the last byte at 0.05 then 1 GiB: 0.03
+//
+// All three stay below the minimum of 5 and pay it: the last column of months.
+func TestTheEdgesOfTiersByTheByte(t *testing.T) {
+	e := storetest.Shared(t)
+	b := &billed{T: t, e: e, s: store.New(e.Conn(), e.Database()), flags: []string{"--data", enginetest.Options(t).DataDir, "--database", e.Database()}}
+	const gib = 1 << 30
+	for scope, first := range map[string]int{"at": 10 * gib, "below": 10*gib - 1, "above": 10*gib + 1, "little": 1} {
+		for hour, bytes := range []int{first, 90 * gib, gib} {
+			if scope == "little" && hour > 0 {
+				break
+			}
+			ctx := store.WithParams(t.Context(), store.Params{"scope": scope, "hour": hour, "bytes": bytes})
+			if err := e.Conn().Exec(ctx, `INSERT INTO port_volume_hourly (bucket, region, instance_uuid, port_uuid, project_id, flavor_name, vcpus, instance_name, samples, samples_ended, covered_seconds, rx_bytes, tx_bytes, refreshed_at)
+				SELECT toDateTime('2026-11-30 20:00:00', 'UTC') + 3600 * {hour:UInt8}, 'one', reinterpret(sipHash128({scope:String}), 'UUID'), reinterpret(toFixedString('p', 16), 'UUID'), {scope:String}, 'm1', 1, 'vm', 60, 60, 3600, 0, {bytes:UInt64}, toDateTime('2026-11-28 00:00:00', 'UTC')`); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b.must("watermark", "--region", "one", "--until", "2026-12-01T02:00:00Z")
+	plans := map[string]string{"plan.yaml": tiersPlan, "draft.yaml": strings.Replace(tiersPlan, `amount: "5"`, `amount: "7"`, 1)}
+	dir := t.TempDir()
+	for name, text := range plans {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.must("plan", "apply", filepath.Join(dir, "plan.yaml"))
+	b.must("rate", "--now", at)
+	got := b.text(`SELECT arrayStringConcat(groupArray(line), '\n') FROM (
+		SELECT concat(scope, ' ', formatDateTime(begin, '%H', 'UTC'), ' ', toString(part), ' ', toString(qty), ' ', toString(price), ' ', rule) AS line
+		FROM rated WHERE metric = 'minimum' OR metric = 'network.outgoing' ORDER BY scope, begin, metric DESC, part)`)
+	want := strings.TrimSpace(`
+above 20 0 10 0 egress:1
+above 20 1 0.000000000931322575 0.000000000046566129 egress:2
+above 21 0 89.999999999068677425 4.499999999953433871 egress:2
+above 21 1 0.000000000931322575 0.000000000027939677 egress:3
+above 22 0 1 0.03 egress:3
+above 23 60002 0.469999999972060323 0.469999999972060323 least
+at 20 0 10 0 egress:1
+at 21 0 90 4.5 egress:2
+at 22 0 1 0.03 egress:3
+at 23 60002 0.47 0.47 least
+below 20 0 9.999999999068677425 0 egress:1
+below 21 0 0.000000000931322575 0 egress:1
+below 21 1 89.999999999068677425 4.499999999953433871 egress:2
+below 22 0 0.000000000931322575 0.000000000046566129 egress:2
+below 22 1 0.999999999068677425 0.029999999972060323 egress:3
+below 23 60002 0.470000000027939677 0.470000000027939677 least
+little 20 0 0.000000000931322575 0 egress:1
+little 23 60002 5 5 least`)
+	if got != want {
+		t.Errorf("lines:\n%s\nwant\n%s", got, want)
+	}
+	// Who uses only what is free pays the minimum too, now and by the draft.
+	var c rate.Comparison
+	b.json(&c, "plan", "simulate", filepath.Join(dir, "draft.yaml"), "--month", "2026-11")
+	for _, x := range c.Projects {
+		if !x.Before.Equal(decimal.New(5, 0)) || !x.After.Equal(decimal.New(7, 0)) || x.Percent.String() != "40" {
+			t.Errorf("%s pays %s and by the draft %s, want 5 and 7", x.Name, x.Before, x.After)
+		}
+	}
+	if len(c.Projects) != 4 || c.Total.After.String() != "28" {
+		t.Errorf("simulated for %d projects, %s in all", len(c.Projects), c.Total.After)
+	}
 }
 
 // whatIfs compares the plan with a dearer one. By the first November is what was
@@ -201,6 +360,34 @@ func whatIfs(b *billed, dir string) {
 	b.must("plan", "diff", "1", draft, "--rated", "--from", "2026-10-31T23:00:00Z", "--max-change", "20")
 	b.fails(ratebatch.ExitConfig, "tiers, which count from the begin of a month", "plan", "diff", "1", draft, "--rated", "--from", "2026-11-02")
 	prices, picture := filepath.Join(dir, "prices.csv"), filepath.Join(dir, "prices.svg")
+	// By the second metric set an instance's hour counts twice: alpha 6.75 + 1.80,
+	// beta 4.00 and still below the minimum, gamma capped.
+	single, doubled := filepath.Join(dir, "single.yaml"), filepath.Join(dir, "doubled.yaml")
+	builtin := b.must("metrics", "default")
+	for file, text := range map[string]string{single: builtin, doubled: strings.Replace(builtin, "  instance:\n", "  instance:\n    factor: 2\n", 1)} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.must("metrics", "apply", single, "--from", "2027-06-01")
+	b.must("metrics", "apply", doubled, "--from", "2027-07-01")
+	var m rate.Comparison
+	b.json(&m, "plan", "diff", "1", "1", "--rated", "--from", "2026-10-31T23:00:00Z", "--metrics", "1,2")
+	got = nil
+	for _, x := range append(m.Projects, m.Total) {
+		got = append(got, strings.Join([]string{x.Name, x.Before.String(), x.After.String(), x.Difference.String()}, " "))
+	}
+	if want := "alpha 6.75 8.55 1.8; beta 5 5 0; gamma 12 12 0; total 23.75 25.55 1.8"; strings.Join(got, "; ") != want {
+		b.Errorf("by two metric sets: %s\nwant %s", strings.Join(got, "; "), want)
+	}
+	// A guard of plan apply: nothing is stored that changes more than is allowed.
+	b.fails(ratebatch.ExitHalted, "the price of 1 of 3 projects changes by more than 15 %; first beta: 6 instead of 5", "plan", "apply", draft, "--from", "2027-01-01", "--max-change", "15", "--max-change-month", "2026-11")
+	if n := b.text("SELECT toString(count()) FROM rate_plans"); n != "1" {
+		b.Errorf("%s plans are stored after one was refused", n)
+	}
+	b.fails(ratebatch.ExitConfig, "there is no usage from 2026-06-30T22:00:00Z to 2026-07-31T22:00:00Z", "plan", "apply", draft, "--from", "2027-01-01", "--max-change", "15", "--max-change-month", "2026-07")
+	b.fails(ratebatch.ExitConfig, "--max-change-month without --max-change", "plan", "apply", draft, "--from", "2027-01-01", "--max-change-month", "2026-07")
+	b.must("plan", "apply", draft, "--from", "2027-01-01", "--max-change", "20", "--max-change-month", "2026-11", "--dry-run")
 	table := b.must("plan", "simulate", draft, "--month", "2026-11", "--csv", prices, "--svg", picture)
 	if !strings.Contains(table, "half of the projects change by at most 13.33 %, 95 of 100 by at most 20 %") {
 		b.Errorf("simulated:\n%s", table)
@@ -237,6 +424,16 @@ func TestTiersDocument(t *testing.T) {
 		if err := os.WriteFile(name, []byte(plan), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	_, cases, found := strings.Cut(string(text), "```json\n")
+	if cases, _, closed = strings.Cut(cases, "```"); !found || !closed {
+		t.Fatal("the document shows no price test")
+	}
+	if err := os.WriteFile("prices.jsonl", []byte(cases), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.must("plan", "test", "prices.jsonl", "--plan", "plan.yaml"); !strings.Contains(got, "1 cases, 1 points: 1 passed, 0 failed") {
+		t.Errorf("plan test: %s", got)
 	}
 	n := 0
 	for line := range strings.Lines(string(text)) {
