@@ -51,8 +51,15 @@ func (s *Server) ReadAhead(ctx context.Context) error {
 	if _, err = s.topPrices(ctx, st, b.calendar, now, readAheadFrom); err != nil {
 		return err
 	}
-	_, err = s.statusOf(ctx, st, readAheadFrom)
-	return err
+	if _, err = s.statusOf(ctx, st, readAheadFrom); err != nil {
+		return err
+	}
+	for by := range s.used24 {
+		if _, err := s.keptUsed(ctx, st, by, usedAheadFrom); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A figure that is kept is read ahead when it is older than readAheadFrom, and
@@ -61,6 +68,9 @@ func (s *Server) ReadAhead(ctx context.Context) error {
 const (
 	readAheadFrom = 10 * time.Second
 	keptFor       = 30 * time.Second
+	// Usage of whole hours hardly changes: a new hour and what came late.
+	usedAheadFrom = 4 * time.Minute
+	usedKeptFor   = 5 * time.Minute
 )
 
 // kept is a figure that takes longer to read than a page may wait.
@@ -113,6 +123,43 @@ func (k *kept[T]) get(ctx context.Context, st *store.Store, now func() time.Time
 // question.
 func (s *Server) statusOf(ctx context.Context, st *store.Store, age time.Duration) (any, error) {
 	return s.statuses.get(ctx, st, s.Now, age, func(ctx context.Context, _ any) (any, error) { return s.Status(ctx, st) })
+}
+
+// topUsed are the instances of a window that use most of something.
+type topUsed struct {
+	from, to time.Time
+	list     []store.TopInstance
+}
+
+// maxTop is how many instances a list of top usage may hold.
+const maxTop = 100
+
+// topUsed gives the instances that used most in the 24 whole hours before a
+// moment. Those of everybody before now are kept for a while, as they take all
+// instances' hours together; they say what hours they are of.
+func (s *Server) topUsed(ctx context.Context, c *call, by string, end time.Time, latest bool, limit int) (topUsed, error) {
+	if !latest || c.id.Project != "" {
+		return readTopUsed(ctx, c.store, by, c.id.Project, end, limit)
+	}
+	out, err := s.keptUsed(ctx, c.store, by, usedKeptFor)
+	if err == nil && len(out.list) == 0 { // an empty cloud waits for its first figures
+		out, err = s.keptUsed(ctx, c.store, by, readAheadFrom)
+	}
+	out.list = out.list[:min(limit, len(out.list))]
+	return out, err
+}
+
+func (s *Server) keptUsed(ctx context.Context, st *store.Store, by string, age time.Duration) (topUsed, error) {
+	return s.used24[by].get(ctx, st, s.Now, age, func(ctx context.Context, _ topUsed) (topUsed, error) {
+		return readTopUsed(ctx, st, by, "", s.Now().UTC(), maxTop)
+	})
+}
+
+func readTopUsed(ctx context.Context, st *store.Store, by, project string, end time.Time, limit int) (out topUsed, err error) {
+	out.to = end.Truncate(time.Hour)
+	out.from = out.to.Add(-24 * time.Hour)
+	out.list, err = st.TopInstances(ctx, by, project, out.from, out.to, limit)
+	return out, err
 }
 
 // topPrices are the instances of a window by price.

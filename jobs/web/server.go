@@ -59,6 +59,7 @@ type Server struct {
 	months   monthCache
 	statuses kept[any]
 	top24    kept[topPrices]
+	used24   map[string]*kept[topUsed] // by what is used
 
 	mu      sync.Mutex
 	checked *store.Store // whose schema was found good
@@ -71,6 +72,7 @@ func New(o Options) *Server {
 	}
 	s := &Server{Options: o, limiter: newLimiter(o.Limits), slots: make(chan struct{}, o.Limits.Concurrent), mux: http.NewServeMux()}
 	s.costs = newCostCache()
+	s.used24 = map[string]*kept[topUsed]{"cpu": {}, "memory": {}, "network": {}, "disk": {}}
 	s.routes()
 	return s
 }

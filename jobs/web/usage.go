@@ -503,7 +503,7 @@ func (s *Server) top(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := c.number("limit", 10, 1, 100)
+	limit, err := c.number("limit", 10, 1, maxTop)
 	if err != nil {
 		return nil, err
 	}
@@ -542,17 +542,16 @@ func (s *Server) top(ctx context.Context, c *call) (any, error) {
 			}
 		}
 	} else {
-		out.End = end.Truncate(time.Hour)
-		out.Begin = out.End.Add(-24 * time.Hour)
-		list, err := c.store.TopInstances(ctx, by, c.id.Project, out.Begin, out.End, limit)
+		list, err := s.topUsed(ctx, c, by, end, latest, limit)
 		if err != nil {
 			return nil, err
 		}
+		out.Begin, out.End = list.from, list.to
 		unit := "bytes"
 		if by == "cpu" {
 			unit = "percent"
 		}
-		for _, x := range list {
+		for _, x := range list.list {
 			out.Items = append(out.Items, topItem{Value: &x.Value, Unit: unit})
 			ids, scopes = append(ids, x.ID), append(scopes, "")
 		}

@@ -161,6 +161,17 @@ func (s *Store) Lines(ctx context.Context, page LinePage) ([]FoundLine, []LineCu
 		"after_attributes": after.Attributes, "after_part": after.Part} {
 		p[name] = value
 	}
+	// Of the lines behind the cursor as many as a page holds lie up to here. Some
+	// of the cursor's own key may come before them; the page ends sooner then.
+	var until LineCursor
+	bound, err := Collect(ctx, s, "web_line_bound", p, func(rows driver.Rows) (LineCursor, error) {
+		err := rows.Scan(&until.Scope, &until.Begin, &until.Metric, &until.Resource)
+		return until, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	p["bounded"], p["until_scope"], p["until_begin"], p["until_metric"], p["until_resource"] = len(bound) > 0, until.Scope, time.Unix(max(0, until.Begin.Unix()), 0), until.Metric, until.Resource
 	var places []LineCursor
 	list, err := Collect(ctx, s, "web_lines", p, func(rows driver.Rows) (FoundLine, error) {
 		var l FoundLine

@@ -4,16 +4,16 @@
 -- reads:   disk_samples of the host's instances
 -- why:     no key begins with host, so the hourly tier says which instances to look at: an instance that stayed on the host for less than an hour may be missed.
 --          Agents do not poll at the same moment; two minutes hold a sample of everyone who polls every minute. Repeats of a sample say
---          the same, so any of them counts; FINAL would merge every part's granules around instances that lie scattered.
+--          the same, so any of them counts; FINAL would merge the granules around instances that lie scattered.
 SELECT at, round(sum(read_bytes_of), 3) AS read_bytes_rate, round(sum(write_bytes_of), 3) AS write_bytes_rate, round(sum(read_requests_of), 3) AS read_requests_rate, round(sum(write_requests_of), 3) AS write_requests_rate
 FROM (
     SELECT toStartOfInterval(toDateTime(ts, 'UTC'), INTERVAL 2 MINUTE) AS at, instance_uuid, device, sum(toFloat64(read_bytes)) / sum(toFloat64(ts) - toFloat64(begin)) AS read_bytes_of, sum(toFloat64(write_bytes)) / sum(toFloat64(ts) - toFloat64(begin)) AS write_bytes_of, sum(toFloat64(read_requests)) / sum(toFloat64(ts) - toFloat64(begin)) AS read_requests_of, sum(toFloat64(write_requests)) / sum(toFloat64(ts) - toFloat64(begin)) AS write_requests_of
     FROM (
-        SELECT s.instance_uuid AS instance_uuid, s.device AS device, s.ts AS ts, s.epoch, s.sequence, any(s.begin) AS begin, any(s.read_bytes) AS read_bytes, any(s.write_bytes) AS write_bytes, any(s.read_requests) AS read_requests, any(s.write_requests) AS write_requests
-        FROM disk_samples AS s
-        WHERE s.region = {region:String} AND s.host = {host:String} AND ({project:String} = '' OR s.project_id = {project:String}) AND s.ts > {from:DateTime('UTC')} AND s.ts <= {to:DateTime('UTC')} AND s.begin < s.ts AND s.instance_uuid IN (
+        SELECT instance_uuid, device, begin, ts, read_bytes, write_bytes, read_requests, write_requests
+        FROM disk_samples
+        WHERE region = {region:String} AND host = {host:String} AND ({project:String} = '' OR project_id = {project:String}) AND ts > {from:DateTime('UTC')} AND ts <= {to:DateTime('UTC')} AND begin < ts AND instance_uuid IN (
             SELECT h.instance_uuid FROM instance_metrics_hourly AS h
             WHERE h.region = {region:String} AND h.host = {host:String} AND h.bucket >= toStartOfHour({from:DateTime('UTC')}) AND h.bucket < {to:DateTime('UTC')})
-        GROUP BY s.instance_uuid, s.device, s.ts, s.epoch, s.sequence)
+        LIMIT 1 BY instance_uuid, device, ts, epoch, sequence)
     GROUP BY at, instance_uuid, device)
 GROUP BY at ORDER BY at

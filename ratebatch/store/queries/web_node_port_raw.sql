@@ -4,16 +4,16 @@
 -- reads:   port_samples of the host's instances
 -- why:     no key begins with host, so the hourly tier says which instances to look at: an instance that stayed on the host for less than an hour may be missed.
 --          Agents do not poll at the same moment; two minutes hold a sample of everyone who polls every minute. Repeats of a sample say
---          the same, so any of them counts; FINAL would merge every part's granules around instances that lie scattered.
+--          the same, so any of them counts; FINAL would merge the granules around instances that lie scattered.
 SELECT at, round(sum(rx_bytes_of), 3) AS rx_bytes_rate, round(sum(tx_bytes_of), 3) AS tx_bytes_rate
 FROM (
     SELECT toStartOfInterval(toDateTime(ts, 'UTC'), INTERVAL 2 MINUTE) AS at, instance_uuid, port_uuid, sum(toFloat64(rx_bytes)) / sum(toFloat64(ts) - toFloat64(begin)) AS rx_bytes_of, sum(toFloat64(tx_bytes)) / sum(toFloat64(ts) - toFloat64(begin)) AS tx_bytes_of
     FROM (
-        SELECT s.instance_uuid AS instance_uuid, s.port_uuid AS port_uuid, s.ts AS ts, s.epoch, s.sequence, any(s.begin) AS begin, any(s.rx_bytes) AS rx_bytes, any(s.tx_bytes) AS tx_bytes
-        FROM port_samples AS s
-        WHERE s.region = {region:String} AND s.host = {host:String} AND ({project:String} = '' OR s.project_id = {project:String}) AND s.ts > {from:DateTime('UTC')} AND s.ts <= {to:DateTime('UTC')} AND s.begin < s.ts AND s.instance_uuid IN (
+        SELECT instance_uuid, port_uuid, begin, ts, rx_bytes, tx_bytes
+        FROM port_samples
+        WHERE region = {region:String} AND host = {host:String} AND ({project:String} = '' OR project_id = {project:String}) AND ts > {from:DateTime('UTC')} AND ts <= {to:DateTime('UTC')} AND begin < ts AND instance_uuid IN (
             SELECT h.instance_uuid FROM instance_metrics_hourly AS h
             WHERE h.region = {region:String} AND h.host = {host:String} AND h.bucket >= toStartOfHour({from:DateTime('UTC')}) AND h.bucket < {to:DateTime('UTC')})
-        GROUP BY s.instance_uuid, s.port_uuid, s.ts, s.epoch, s.sequence)
+        LIMIT 1 BY instance_uuid, port_uuid, ts, epoch, sequence)
     GROUP BY at, instance_uuid, port_uuid)
 GROUP BY at ORDER BY at
