@@ -34,7 +34,7 @@ function Page() {
     if (first === "costs" && !second) return <CostsPage />;
     if (first === "costs" && second === "lines") return third ? <ExplainPage line={third} key={third} /> : <LinesPage />;
     if (first === "instances" && !third) return second ? <InstancePage id={second} key={second} /> : <InstancesPage />;
-    // A host's name has points in it, and a path with a point looks like a file to servers and proxies.
+    // A host's name has points in it, and a path with a point looks like a file to proxies.
     const region = query.get("region");
     const host = query.get("host");
     if (first === "nodes" && !second) return region && host ? <NodePage region={region} host={host} key={`${region}/${host}`} /> : <NodesPage />;
