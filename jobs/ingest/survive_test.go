@@ -72,7 +72,7 @@ func (p *pipe) everything() {
 
 // killed at any moment, ingest loses nothing and counts nothing twice.
 func TestIngestKilledAtRandomMoments(t *testing.T) {
-	kills := series(10, 100)
+	kills := series(6, 100)
 	p := newPipe(t, 3, kafkatest.Config{})
 	p.options.BatchRecords, p.options.Session = 400, time.Second
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
@@ -546,11 +546,15 @@ func TestRepeatsLateOnesAndGarbage(t *testing.T) {
 // younger are rolled up.
 func TestSamplesOlderThanTheRawTierAreListed(t *testing.T) {
 	p := newPipe(t, 1, kafkatest.Config{})
-	s := storetest.Open(t)
-	if _, err := s.Migrate(t.Context(), store.MigrateOptions{Retention: store.Retention{Raw: 54 * time.Hour, FiveMin: storetest.Forever.FiveMin, Hourly: storetest.Forever.Hourly}, SetRetention: true}); err != nil {
-		t.Fatal(err)
+	keep := func(raw time.Duration) {
+		t.Helper()
+		o := store.MigrateOptions{Retention: store.Retention{Raw: raw, FiveMin: storetest.Forever.FiveMin, Hourly: storetest.Forever.Hourly}, SetRetention: true}
+		if _, err := p.store.Migrate(context.WithoutCancel(t.Context()), o); err != nil {
+			t.Fatal(err)
+		}
 	}
-	p.store = s
+	keep(54 * time.Hour)
+	t.Cleanup(func() { keep(storetest.Forever.Raw) })
 	cutoff := time.Now().UTC().Add(-54 * time.Hour).Truncate(time.Hour).Add(2 * time.Hour)
 	var b simulate.Batch
 	one := batches(t, cloud(1, simulate.Faults{}))
