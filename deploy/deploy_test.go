@@ -279,8 +279,11 @@ func TestScriptsAndGrants(t *testing.T) {
 		}
 	}
 	backup := run("clickhouse/backup.sh", "S3('https://s3/x', 'KEY', 'hunter5')")
-	if args, rest, _ := strings.Cut(backup, "\n"); strings.Contains(args, "hunter5") || !strings.Contains(rest, "BACKUP DATABASE ratebatch EXCEPT TABLES ratebatch.port_samples") {
+	if args, rest, _ := strings.Cut(backup, "\n"); strings.Contains(args, "hunter5") || !strings.Contains(rest, "BACKUP DATABASE ratebatch EXCEPT TABLES ratebatch.port_volume_5min_refresh, ") {
 		t.Errorf("backup.sh: %s", backup)
+	}
+	if !strings.Contains(backup, ", ratebatch.disk_samples TO S3(") {
+		t.Errorf("backup.sh takes raw samples: %s", backup)
 	}
 	if out := run("clickhouse/restore.sh", "Disk('backups', 'x')"); !strings.Contains(out, "RESTORE DATABASE ratebatch FROM Disk('backups', 'x')") {
 		t.Errorf("restore.sh: %s", out)

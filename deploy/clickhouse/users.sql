@@ -27,7 +27,6 @@ REVOKE INSERT ON ratebatch.month_commits FROM ratebatch_ingest;
 
 -- rate and the other jobs of the state. retention deletes; a pass of unknown outcome is killed by its query id.
 GRANT SELECT, INSERT, ALTER DELETE, ALTER UPDATE, TRUNCATE ON ratebatch.* TO ratebatch_rate;
-GRANT ALTER DROP PARTITION ON ratebatch.* TO ratebatch_rate;
 GRANT KILL QUERY ON *.* TO ratebatch_rate;
 -- rate and rollup let the views that fill the tiers catch up, and wait for them.
 GRANT SYSTEM VIEWS ON ratebatch.* TO ratebatch_rate;

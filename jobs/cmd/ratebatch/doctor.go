@@ -114,6 +114,8 @@ func (p *program) examine(ctx context.Context, o *doctorOptions) []finding {
 			out = append(out, finding{"billing", levelSkipped, "needs the schema", ""})
 			return nil
 		}
+		missing, lost, err := s.Missing(ctx)
+		out = append(out, found("tables", err, func() []finding { return judgeTables(missing, lost) })...)
 		out = append(out, p.examineBilling(ctx, s, o)...)
 		return nil
 	})

@@ -37,6 +37,17 @@ func judgeSchema(err error) finding {
 	return finding{"schema", levelOK, "has all migrations of this version", ""}
 }
 
+// judgeTables tells what a restore leaves out from what must never be made anew.
+func judgeTables(missing, lost []string) []finding {
+	switch {
+	case len(lost) > 0:
+		return one("tables", levelError, strings.Join(lost, ", ")+" held state and are gone", "stop all jobs, restore from a backup (deploy/README.md), then run 'ratebatch reconcile --month …'")
+	case len(missing) > 0:
+		return one("tables", levelError, strings.Join(missing, ", ")+" are gone; they held no state", "run 'ratebatch migrate' as a user who may create tables: it makes them again")
+	}
+	return one("tables", levelOK, "are all there", "")
+}
+
 // wantedSettings are what the client asks for; a profile's constraints can
 // overrule it, silently where they say so.
 var wantedSettings = map[string]string{"async_insert": "0", "decimal_check_overflow": "1", "session_timezone": "UTC", "compile_expressions": "0"}
