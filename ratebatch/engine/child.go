@@ -24,6 +24,11 @@ import (
 // envChild makes this program serve as the embedded engine; see start.
 const envChild = "RATEBATCH_ENGINE_CHILD"
 
+// envConfig names a ClickHouse configuration file for the engine. It is there for
+// tests: the engine's only user can be given a deployment's grants and settings
+// by it, so that a statement that a server would refuse is refused here.
+const envConfig = "RATEBATCH_ENGINE_CONFIG"
+
 const (
 	firstClient = 10 * time.Second       // how long the engine waits for its first client
 	lastClient  = 300 * time.Millisecond // how long it stays after its last one, for a script's next command
@@ -87,6 +92,9 @@ func serveChild(text string, log *slog.Logger) error {
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
 		return tell(err, "")
 	}
+	// The library leaves the modes of its files to the umask, and whoever started
+	// the first command decided on that.
+	syscall.Umask(0o077)
 	f := folder(config.Folder)
 	lock, err := tryLock(f.lock())
 	if errors.Is(err, errLocked) {
@@ -106,8 +114,12 @@ func serveChild(text string, log *slog.Logger) error {
 		return tell(err, "")
 	}
 	e := &endpointFile{User: "default", Password: rand.Text(), Access: rand.Text(), PID: os.Getpid(), Started: time.Now().UTC()} //nolint:forbidigo // for a person who reads the file
+	args := []string{"--path=" + f.store()}
+	if file := os.Getenv(envConfig); file != "" {
+		args = append(args, "--config-file="+file)
+	}
 	server, err := endpoint.New(endpoint.Options{
-		Args: []string{"--path=" + f.store()}, User: e.User, Password: e.Password, Access: e.Access, Log: log,
+		Args: args, User: e.User, Password: e.Password, Access: e.Access, Log: log,
 	})
 	if err != nil {
 		return tell(fmt.Errorf("%w (%s)", err, lastLine(f.log())), "see "+f.log())
