@@ -3,10 +3,16 @@
 //
 // A pass is exactly-once without transactions. Each attempt of it writes under
 // a run_id of its own: first the due periods with the usage found for each,
-// then the lines, then what the lines amount to, read back. Only when lines and
-// usage agree period by period (rows, distinct keys, quantities, fingerprint)
-// are commit rows written, and only commits make lines count. So an attempt
-// that is killed anywhere leaves nothing that anybody sees, an attempt that
-// ran into changing usage is void and starts again, and of two runs that race
-// the one that commits a period first counts.
+// then the lines, then what the lines amount to, read back. Commit rows are
+// written only for scopes of which lines and usage agree in every period (rows,
+// distinct keys, quantities, fingerprint), and only commits make lines count. So
+// an attempt that is killed anywhere leaves nothing that anybody sees, a scope
+// that ran into changing usage is left to the next attempt, which is about such
+// scopes alone, and of two runs that race the one that commits a period first
+// counts.
+//
+// DESIGN § 5 voids the whole attempt at any difference. That let one scope whose
+// usage arrives all the time keep all others from being rated. A scope is the
+// grain because carry-ins, discounts and charges look at nothing beyond it; within
+// one, a period that differs may be what later ones rest on.
 package rate
