@@ -114,13 +114,9 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 		return result, err
 	}
 	plan := &Plan{terms: x.terms}
-	maxRows := j.Options.MaxPassRows
-	if maxRows == 0 {
-		maxRows = DefaultMaxPassRows
-	}
 	if len(days) > 0 {
 		from, to := days[0].Day, days[len(days)-1].Day.AddDate(0, 0, 1)
-		rows, err := j.Store.TierRows(ctx, from, to)
+		rows, err := j.Store.TierRows(ctx, x.terms.metricsOf(j.Options.Period), j.Options.Period, from, to)
 		if err != nil {
 			return result, err
 		}
@@ -130,7 +126,7 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 		}
 		slices.Sort(scopes)
 		scopes = slices.Compact(scopes)
-		for _, c := range chunks(days, rows, x.terms.edges(from, to), maxRows, maxPassPeriods) {
+		for _, c := range chunks(days, rows, x.terms.edges(from, to), j.Options.passLimit()) {
 			if err := j.lookAround(ctx, plan, look, c, x.closed, scopes, &result); err != nil {
 				return result, err
 			}
@@ -398,6 +394,22 @@ func (t terms) tables(period time.Duration) []store.UsageTable {
 		}
 	}
 	slices.SortFunc(out, func(a, b store.UsageTable) int { return strings.Compare(a.Table+a.Scope, b.Table+b.Scope) })
+	return out
+}
+
+// metricsOf counts, per table, how many metrics read it: those of the set that
+// has most.
+func (t terms) metricsOf(period time.Duration) map[string]int {
+	out := map[string]int{}
+	for _, set := range t.sets {
+		of := map[string]int{}
+		for _, m := range set.Metrics {
+			of[m.Tables(period)[0]]++
+		}
+		for table, n := range of {
+			out[table] = max(out[table], n)
+		}
+	}
 	return out
 }
 

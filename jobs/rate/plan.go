@@ -143,18 +143,23 @@ func (j *Job) due(ctx context.Context, p *Plan, skip []time.Time) error {
 		return err
 	}
 	p.Scopes = max(p.Scopes, 1) // a conflict is a due period of a scope that is rated
-	rows, err := j.Store.TierRows(ctx, from, to)
+	rows, err := j.Store.TierRows(ctx, p.terms.metricsOf(j.Options.Period), j.Options.Period, from, to)
 	if err != nil {
 		return err
 	}
 	for _, n := range rows {
 		p.Rows += n
 	}
-	maxRows := j.Options.MaxPassRows
-	if maxRows == 0 {
-		maxRows = DefaultMaxPassRows
+	limit := j.Options.passLimit()
+	for i, d := range p.Days {
+		// In between days are due as a whole, as a rule.
+		if i == 0 || i == len(p.Days)-1 || rows[d.Day] > limit.rows || d.Periods > limit.periods {
+			if p.Days[i], err = j.Store.DueBounds(ctx, clipped, j.Options.Period, d); err != nil {
+				return err
+			}
+		}
 	}
-	p.chunks = chunks(p.Days, rows, p.terms.edges(from, to), maxRows, maxPassPeriods)
+	p.chunks = chunks(p.Days, rows, p.terms.edges(from, to), limit)
 	p.Passes = len(p.chunks)
 	return nil
 }

@@ -38,12 +38,21 @@ func (o Options) retryAfter() time.Duration {
 }
 
 const (
-	// DefaultMaxPassRows bounds the engine's memory for the checks of a pass
-	// (three 8-byte hashes a row) to about a gigabyte.
-	DefaultMaxPassRows = 16_000_000
-	maxPassPeriods     = 2_000_000
+	// DefaultMaxPassRows bounds the engine's memory for a pass, about 650 bytes
+	// a usage row, to two gigabytes.
+	DefaultMaxPassRows = 3_000_000
+	maxPassPeriods     = 500_000
 	maxAttempts        = 3
 )
+
+// passLimit is what one pass may hold.
+func (o Options) passLimit() passLimit {
+	rows := o.MaxPassRows
+	if rows == 0 {
+		rows = DefaultMaxPassRows
+	}
+	return passLimit{rows: rows, periods: maxPassPeriods, period: o.Period}
+}
 
 // Validate reports every value that cannot work.
 func (o Options) Validate() error {
@@ -156,7 +165,7 @@ func (j *Job) passes(ctx context.Context, plan *Plan, result *Result, scopes map
 		}
 		err := p.run(ctx)
 		result.Attempts = append(result.Attempts, p.attempts...)
-		if a, b := p.halves(err); a != nil {
+		if a, b := p.halves(err, j.Options.Period); a != nil {
 			j.Log.WarnContext(ctx, "pass cut in halves", "from", a.chunk.from, "to", b.chunk.to, "scopes", len(scopesOf(p.windows)), "reason", err)
 			if len(p.committed) > 0 {
 				result.add(p, scopes)
@@ -210,10 +219,10 @@ func (p *pass) leave(failing map[string]error) {
 
 // halves cuts a pass in two that needed too much memory, or failed by what some
 // of its scopes' rows hold; nil when it cannot be.
-func (p *pass) halves(err error) (a, b *pass) {
+func (p *pass) halves(err error, period time.Duration) (a, b *pass) {
 	switch {
 	case store.IsMemoryLimit(err):
-		if first, second, ok := p.chunk.halves(); ok {
+		if first, second, ok := p.chunk.halves(period); ok {
 			return &pass{chunk: first, windows: p.windows, part: p.part}, &pass{chunk: second, windows: p.windows, part: p.part}
 		}
 	case store.IsOfRows(err):

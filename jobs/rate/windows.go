@@ -156,38 +156,79 @@ type chunk struct {
 	rows     uint64
 }
 
-// chunks cuts the due days into passes of at most maxRows estimated usage rows
-// and maxPeriods periods; a single day is never cut. Passes also end at the
+// passLimit bounds one pass: about 750 bytes of the engine's memory a usage row
+// and 1.5 kB a period. A period is never cut.
+type passLimit struct {
+	rows, periods uint64 // estimated
+	period        time.Duration
+}
+
+// chunks cuts the due days into passes within the limit. Passes also end at the
 // given edges, where another metric set takes over.
-func chunks(days []store.DueDay, rowsOn map[time.Time]uint64, edges []time.Time, maxRows, maxPeriods uint64) []chunk {
+func chunks(days []store.DueDay, rowsOn map[time.Time]uint64, edges []time.Time, limit passLimit) []chunk {
 	var out []chunk
 	for _, d := range days {
-		rows := rowsOn[d.Day]
-		begin := d.Day
-		for _, cut := range append(edgesWithin(edges, d.Day), d.Day.AddDate(0, 0, 1)) {
-			n := len(out)
-			fits := n > 0 && out[n-1].to.Equal(begin) && !slices.ContainsFunc(edges, begin.Equal) &&
-				out[n-1].rows+rows <= maxRows && out[n-1].periods+d.Periods <= maxPeriods
-			if fits {
-				out[n-1].to = cut
-				out[n-1].rows += rows
-				out[n-1].periods += d.Periods
-			} else {
-				out = append(out, chunk{begin, cut, d.Periods, rows})
+		from, to, rows := d.Day, d.Day.AddDate(0, 0, 1), rowsOn[d.Day]
+		if !d.From.IsZero() {
+			from, to = d.From, d.To
+			rows = rows * uint64(to.Sub(from)/time.Second) / 86400
+		}
+		// An estimate knows no hours: the parts of a day are taken for equal.
+		cuts := cutEvenly(from, to, limit.period, max(ceil(rows, limit.rows), ceil(d.Periods, limit.periods)))
+		for i, cut := range cuts {
+			n := uint64(len(cuts))
+			part := chunk{rows: share(rows, uint64(i), n), periods: share(d.Periods, uint64(i), n)}
+			for _, end := range append(edgesBetween(edges, from, cut), cut) {
+				last := len(out) - 1
+				fits := last >= 0 && out[last].to.Equal(from) && !slices.ContainsFunc(edges, from.Equal) &&
+					out[last].rows+part.rows <= limit.rows && out[last].periods+part.periods <= limit.periods
+				if fits {
+					out[last].to = end
+					out[last].rows += part.rows
+					out[last].periods += part.periods
+				} else {
+					out = append(out, chunk{from, end, part.periods, part.rows})
+				}
+				from = end
 			}
-			begin = cut
 		}
 	}
 	return out
 }
 
-// halves cuts a chunk of several days in two.
-func (c chunk) halves() (a, b chunk, ok bool) {
-	days := int(c.to.Sub(c.from) / (24 * time.Hour))
-	if days < 2 {
+// share is the ith of n about equal shares of the whole; they add up to it.
+func share(whole, i, n uint64) uint64 { return whole*(i+1)/n - whole*i/n }
+
+// ceil is n ÷ d, rounded up; 1 where d is 0, no limit.
+func ceil(n, d uint64) uint64 {
+	if d == 0 || n == 0 {
+		return 1
+	}
+	return (n-1)/d + 1
+}
+
+// cutEvenly gives the ends of at most so many parts of [from, to), about equal
+// and each of whole periods; the last is to.
+func cutEvenly(from, to time.Time, period time.Duration, parts uint64) []time.Time {
+	periods := max(1, uint64(to.Sub(from)/period))
+	parts = min(parts, periods)
+	cuts := make([]time.Time, parts)
+	for i := range parts {
+		cuts[i] = from.Add(time.Duration((i+1)*periods/parts) * period)
+	}
+	cuts[parts-1] = to
+	return cuts
+}
+
+// halves cuts a chunk of several periods in two, at midnight where it has one.
+func (c chunk) halves(period time.Duration) (a, b chunk, ok bool) {
+	middle := ratebatch.PeriodAt(c.from.Add(c.to.Sub(c.from)/2), 24*time.Hour).Begin
+	if !middle.After(c.from) {
+		middle = ratebatch.PeriodAt(c.from.Add(c.to.Sub(c.from)/2), period).Begin
+	}
+	if !middle.After(c.from) {
 		return c, c, false
 	}
-	middle := ratebatch.PeriodAt(c.from.AddDate(0, 0, days/2), 24*time.Hour).Begin
 	a, b = c, c
 	a.to, b.from = middle, middle
 	a.periods, a.rows = c.periods/2, c.rows/2
@@ -235,10 +276,10 @@ func (s Shard) windows(all []store.DueWindow) []store.DueWindow {
 	return slices.DeleteFunc(all, func(w store.DueWindow) bool { return !s.has(w.Scope) })
 }
 
-func edgesWithin(edges []time.Time, day time.Time) []time.Time {
+func edgesBetween(edges []time.Time, from, to time.Time) []time.Time {
 	var out []time.Time
 	for _, e := range edges {
-		if e.After(day) && e.Before(day.AddDate(0, 0, 1)) {
+		if e.After(from) && e.Before(to) {
 			out = append(out, e)
 		}
 	}

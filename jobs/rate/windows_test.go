@@ -145,6 +145,7 @@ func TestChunksBoundAPass(t *testing.T) {
 		days = append(days, store.DueDay{Day: d, Periods: 24})
 		rows[d] = 100
 	}
+	days[len(days)-1].From, days[len(days)-1].To = at("2026-11-10T13:00:00Z"), at("2026-11-10T17:00:00Z")
 	text := func(chunks []chunk) (out []string) {
 		for _, c := range chunks {
 			out = append(out, c.from.Format("02T15")+"-"+c.to.Format("02T15"))
@@ -156,18 +157,43 @@ func TestChunksBoundAPass(t *testing.T) {
 		maxRows, maxPeriods uint64
 		want                []string
 	}{
-		"all in one pass but for the hole":   {nil, 10_000, 10_000, []string{"01T00-07T00", "08T00-11T00"}},
-		"cut by rows":                        {nil, 250, 10_000, []string{"01T00-03T00", "03T00-05T00", "05T00-07T00", "08T00-10T00", "10T00-11T00"}},
-		"cut by periods":                     {nil, 10_000, 72, []string{"01T00-04T00", "04T00-07T00", "08T00-11T00"}},
-		"one day is never cut":               {nil, 1, 1, []string{"01T00-02T00", "02T00-03T00", "03T00-04T00", "04T00-05T00", "05T00-06T00", "06T00-07T00", "08T00-09T00", "09T00-10T00", "10T00-11T00"}},
-		"a new metric set begins a new pass": {[]time.Time{at("2026-11-03T00:00:00Z")}, 10_000, 10_000, []string{"01T00-03T00", "03T00-07T00", "08T00-11T00"}},
-		"also in the middle of a day":        {[]time.Time{at("2026-11-03T12:00:00Z")}, 10_000, 10_000, []string{"01T00-03T12", "03T12-07T00", "08T00-11T00"}},
+		"all in one pass but for the holes":      {nil, 10_000, 10_000, []string{"01T00-07T00", "08T00-10T00", "10T13-10T17"}},
+		"cut by rows":                            {nil, 250, 10_000, []string{"01T00-03T00", "03T00-05T00", "05T00-07T00", "08T00-10T00", "10T13-10T17"}},
+		"cut by periods":                         {nil, 10_000, 72, []string{"01T00-04T00", "04T00-07T00", "08T00-10T00", "10T13-10T17"}},
+		"a large day is cut too":                 {nil, 50, 10_000, []string{"01T00-01T12", "01T12-02T00", "02T00-02T12", "02T12-03T00", "03T00-03T12", "03T12-04T00", "04T00-04T12", "04T12-05T00", "05T00-05T12", "05T12-06T00", "06T00-06T12", "06T12-07T00", "08T00-08T12", "08T12-09T00", "09T00-09T12", "09T12-10T00", "10T13-10T17"}},
+		"a new metric set begins a new pass":     {[]time.Time{at("2026-11-03T00:00:00Z")}, 10_000, 10_000, []string{"01T00-03T00", "03T00-07T00", "08T00-10T00", "10T13-10T17"}},
+		"also in the middle of a day":            {[]time.Time{at("2026-11-03T12:00:00Z")}, 10_000, 10_000, []string{"01T00-03T12", "03T12-07T00", "08T00-10T00", "10T13-10T17"}},
+		"and where the due periods of a day lie": {[]time.Time{at("2026-11-10T15:00:00Z")}, 10_000, 10_000, []string{"01T00-07T00", "08T00-10T00", "10T13-10T15", "10T15-10T17"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, text(chunks(days, rows, tt.edges, tt.maxRows, tt.maxPeriods))); diff != "" {
+			if diff := cmp.Diff(tt.want, text(chunks(days, rows, tt.edges, passLimit{tt.maxRows, tt.maxPeriods, time.Hour}))); diff != "" {
 				t.Errorf("chunks (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAPeriodIsNeverCut(t *testing.T) {
+	day := at("2026-11-01T00:00:00Z")
+	got := chunks([]store.DueDay{{Day: day, Periods: 3}}, map[time.Time]uint64{day: 1000}, nil, passLimit{1, 1, 8 * time.Hour})
+	want := []chunk{
+		{at("2026-11-01T00:00:00Z"), at("2026-11-01T08:00:00Z"), 1, 333},
+		{at("2026-11-01T08:00:00Z"), at("2026-11-01T16:00:00Z"), 1, 333},
+		{at("2026-11-01T16:00:00Z"), at("2026-11-02T00:00:00Z"), 1, 334},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(chunk{})); diff != "" {
+		t.Errorf("chunks (-want +got):\n%s", diff)
+	}
+	if _, _, ok := got[0].halves(8 * time.Hour); ok {
+		t.Error("a period was halved")
+	}
+	a, b, ok := chunk{at("2026-11-01T00:00:00Z"), at("2026-11-01T05:00:00Z"), 5, 7}.halves(time.Hour)
+	if !ok || !a.to.Equal(at("2026-11-01T02:00:00Z")) || !b.from.Equal(a.to) || a.periods+b.periods != 5 || a.rows+b.rows != 7 {
+		t.Errorf("halves of five hours: %+v, %+v, %t", a, b, ok)
+	}
+	a, b, ok = chunk{at("2026-11-01T00:00:00Z"), at("2026-11-04T00:00:00Z"), 72, 7}.halves(time.Hour)
+	if !ok || !a.to.Equal(at("2026-11-02T00:00:00Z")) || !b.from.Equal(a.to) {
+		t.Errorf("halves of three days: %+v, %+v, %t", a, b, ok)
 	}
 }
 

@@ -71,10 +71,31 @@ func dates(days []time.Time) []string {
 	return out
 }
 
-// DueDay says how many periods that begin on a day (UTC) are due.
+// DueDay says how many periods that begin on a day (UTC) are due, and between
+// which times of the day they lie; both are zero where that was not looked up.
 type DueDay struct {
 	Day     time.Time `json:"day"`
 	Periods uint64    `json:"periods"`
+
+	From, To time.Time `json:"-"`
+}
+
+// DueBounds looks up between which times of the day its due periods lie.
+func (s *Store) DueBounds(ctx context.Context, windows []DueWindow, period time.Duration, day DueDay) (DueDay, error) {
+	next := day.Day.AddDate(0, 0, 1)
+	ctx = WithParams(ctx, Params{"period": int64(period / time.Second), "from": day.Day, "to": next, "closed": []string{}, "metrics_digest": ""})
+	err := s.each(ctx, "due_bounds", withScopes(SQL("due_bounds"), windows), func(rows driver.Rows) error {
+		var n uint64
+		var first, last time.Time
+		if err := rows.Scan(&n, &first, &last); err != nil {
+			return err
+		}
+		if n > 0 {
+			day.From, day.To = first.UTC(), last.UTC().Add(period)
+		}
+		return nil
+	})
+	return day, err
 }
 
 // namedScopes is how many scopes due_check names a day at most, less one.
@@ -156,7 +177,7 @@ func (s *Store) DueDays(ctx context.Context, windows []DueWindow, period time.Du
 func dueDays(due map[time.Time]uint64) []DueDay {
 	out := make([]DueDay, 0, len(due))
 	for _, day := range slices.SortedFunc(maps.Keys(due), time.Time.Compare) {
-		out = append(out, DueDay{day, due[day]})
+		out = append(out, DueDay{Day: day, Periods: due[day]})
 	}
 	return out
 }

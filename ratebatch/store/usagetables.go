@@ -87,22 +87,29 @@ func (s *Store) TierRetention(ctx context.Context, table string) (time.Duration,
 	return time.ParseDuration(text + "s")
 }
 
-// TierRows estimates the usage rows of each day from the sizes of the tiers:
-// instances are read by three metrics of the built-in set, ports and disks by two.
-func (s *Store) TierRows(ctx context.Context, from, to time.Time) (map[time.Time]uint64, error) {
+// TierRows estimates the usage rows of each day from the sizes of the hourly
+// tiers and how many metrics read each: metrics by table. Tables other than
+// tiers are not counted. Shorter periods have as many more usage rows as there
+// are of them in an hour.
+func (s *Store) TierRows(ctx context.Context, metrics map[string]int, period time.Duration, from, to time.Time) (map[time.Time]uint64, error) {
+	out := map[time.Time]uint64{}
 	rows, err := s.Rows(ctx, "tier_rows", Params{"from": from.UTC().Format(time.DateOnly), "to": to.UTC().Format(time.DateOnly)})
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	out := map[time.Time]uint64{}
 	for rows.Next() {
 		var day time.Time
-		var n uint64
-		if err := rows.Scan(&day, &n); err != nil {
+		var tier string
+		var held uint64
+		if err := rows.Scan(&day, &tier, &held); err != nil {
 			return nil, err
 		}
-		out[day.UTC()] = n
+		for table, n := range metrics {
+			if strings.TrimSuffix(strings.TrimSuffix(table, "_hourly"), "_5min") == strings.TrimSuffix(tier, "_hourly") {
+				out[day.UTC()] += held * uint64(n) * uint64(max(1, time.Hour/period))
+			}
+		}
 	}
 	return out, rows.Err()
 }
