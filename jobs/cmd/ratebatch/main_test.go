@@ -30,6 +30,9 @@ const envProgram = "RATEBATCH_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
 	engine.ServeIfChild()
+	if dir := os.Getenv(envClient); dir != "" {
+		os.Exit(clickhouseClient(context.Background(), dir))
+	}
 	if os.Getenv(envProgram) != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
