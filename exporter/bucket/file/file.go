@@ -5,6 +5,7 @@ package file
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -59,7 +60,9 @@ func (b *Bucket) Create(ctx context.Context, name string) (bucket.Writer, error)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), temporary+"*")
+	// Not os.CreateTemp, whose files are nobody else's whatever the umask: finance
+	// reads exports, unless the operator's umask says otherwise.
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), temporary+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +91,7 @@ func (w *writer) Commit() error {
 		return errors.Join(err, w.Abort())
 	}
 	w.done = true
-	err := w.file.Chmod(0o644)
-	if err == nil {
-		err = w.file.Sync()
-	}
+	err := w.file.Sync()
 	if closing := w.file.Close(); err == nil {
 		err = closing
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,9 @@ func newManCmd(p *program) *cobra.Command {
 			if seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
 				date = time.Unix(seconds, 0).UTC()
 			}
+			old := syscall.Umask(0o022) // the library's files are everybody's to write, but for the umask
+			defer syscall.Umask(old)
+			syscall.Umask(old | 0o022)
 			return doc.GenManTree(root, &doc.GenManHeader{Title: "RATEBATCH", Section: "1", Source: "Ratebatch " + version, Manual: "Ratebatch", Date: &date}, out)
 		},
 	}
