@@ -18,8 +18,10 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// MaxSize bounds a plan's file. A plan with 100,000 mappings takes about 6 MB.
-const MaxSize = 64 << 20
+// MaxSize bounds a plan's file: its syntax tree takes about 130 times its size, 2
+// GB for the longest, with a quarter of a million mappings. A plan with 100,000
+// takes about 6 MB.
+const MaxSize = 16 << 20
 
 // Parse reads a plan. Every mistake of form is reported with its line and
 // column, all of them together as Findings. A plan that parses may still
