@@ -83,8 +83,8 @@ func appendUUID(dst, named []byte) []byte {
 const hexDigits = "0123456789abcdef"
 
 // appendQuoted appends text as a JSON string with the fewest escapes, which is
-// the canonical form here. Bytes that are no UTF-8 become U+FFFD: files hold
-// text that every reader accepts.
+// the canonical form here. Bytes that are no UTF-8 become what validText
+// makes of them: files hold text that every reader accepts.
 func appendQuoted[T string | []byte](dst []byte, text T) []byte {
 	dst = append(dst, '"')
 	for i := 0; i < len(text); {
@@ -113,7 +113,7 @@ func appendQuoted[T string | []byte](dst []byte, text T) []byte {
 		}
 		r, size := utf8.DecodeRuneInString(string(text[i:min(i+utf8.UTFMax, len(text))]))
 		if r == utf8.RuneError && size == 1 {
-			dst = append(dst, "\ufffd"...)
+			dst = appendBroken(dst, b)
 		} else {
 			dst = append(dst, text[i:i+size]...)
 		}

@@ -137,12 +137,28 @@ func (s *seriesIDs) of(t *table, row int) *uuid.UUID {
 	return &s.ids[id]
 }
 
-// validText gives text that every reader accepts.
+// validText gives text that every reader accepts: a byte that is no UTF-8 becomes
+// U+FFFD and its two hexadecimal digits, so that two scopes stay two.
 func validText(word []byte) []byte {
 	if utf8.Valid(word) {
 		return word
 	}
-	return bytes.ToValidUTF8(word, []byte("\ufffd"))
+	var out []byte
+	for len(word) > 0 {
+		r, size := utf8.DecodeRune(word)
+		if r == utf8.RuneError && size == 1 {
+			out = appendBroken(out, word[0])
+		} else {
+			out = append(out, word[:size]...)
+		}
+		word = word[size:]
+	}
+	return out
+}
+
+// appendBroken writes a byte that is no UTF-8.
+func appendBroken(dst []byte, b byte) []byte {
+	return append(append(dst, "\ufffd"...), hexDigits[b>>4], hexDigits[b&15])
 }
 
 // add takes rows [from, to) of a block.
