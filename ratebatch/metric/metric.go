@@ -26,6 +26,7 @@ var kinds = []Kind{Sum, Time, Presence, Max, Last, Avg}
 // Mutate is what happens to a converted quantity, in CloudKitty's words.
 type Mutate string
 
+// The conversions there are, each over the quantity after factor and offset.
 const (
 	None       Mutate = "NONE"
 	NumBool    Mutate = "NUMBOOL"    // 0 stays 0, anything else is 1

@@ -210,6 +210,7 @@ func (p *Plan) ModuleScopes() []string {
 // Kind tells mappings from thresholds.
 type Kind string
 
+// A mapping prices a service or a field's value, a threshold a level of its quantity.
 const (
 	MappingKind   Kind = "mapping"
 	ThresholdKind Kind = "threshold"

@@ -83,6 +83,7 @@ type Charge struct {
 // ChargeKind is minimum or cap.
 type ChargeKind string
 
+// The least and the most that a scope pays a month.
 const (
 	Minimum ChargeKind = "minimum"
 	Cap     ChargeKind = "cap"
