@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -182,7 +183,7 @@ func (r *release) arch(arch, shared, root string) error {
 				return err
 			}
 			file := filepath.Join(root, "..", config+"-"+arch+".yaml")
-			text = bytes.ReplaceAll(bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("@ROOT@"), []byte(root)), []byte("@ARCH@"), []byte(arch)), []byte("@VERSION@"), []byte(r.version))
+			text = bytes.ReplaceAll(bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("@ROOT@"), []byte(root)), []byte("@ARCH@"), []byte(arch)), []byte("@VERSION@"), []byte(packageVersion(r.version, r.epoch)))
 			if err := write(file, text); err != nil {
 				return err
 			}
@@ -192,6 +193,16 @@ func (r *release) arch(arch, shared, root string) error {
 		}
 	}
 	return nil
+}
+
+// packageVersion is what packages call a version. A commit without a tag is only
+// its hash, which dpkg refuses and which does not sort: it comes before every
+// release, in the order of days.
+func packageVersion(version string, epoch time.Time) string {
+	if regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+`).MatchString(version) {
+		return version
+	}
+	return "0.0.0-" + epoch.Format("20060102") + ".g" + version
 }
 
 // archive writes a folder as .tar.gz, in the order of names, with one time and

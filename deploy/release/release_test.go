@@ -83,3 +83,12 @@ func TestTheBillOfMaterialsNamesWhatIsLinked(t *testing.T) {
 		t.Errorf("%s %v", text, err)
 	}
 }
+
+func TestPackagesHaveVersionsThatSort(t *testing.T) {
+	day := time.Date(2026, 11, 30, 23, 0, 0, 0, time.UTC)
+	for version, want := range map[string]string{"v1.2.3": "v1.2.3", "v1.2.3-4-gabcdef0": "v1.2.3-4-gabcdef0", "abcdef0-dirty": "0.0.0-20261130.gabcdef0-dirty", "1234567": "0.0.0-20261130.g1234567", "dev": "0.0.0-20261130.gdev"} {
+		if got := packageVersion(version, day); got != want {
+			t.Errorf("%s: %s, want %s", version, got, want)
+		}
+	}
+}
