@@ -5,8 +5,10 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -42,7 +44,7 @@ func TestNoCommandShowsASecret(t *testing.T) {
 		"ingest": {"--retry-for", "1s"}, "compare-cloudkitty": {"--month", "2026-11", "plan.yaml"}, "engine sql": {"-q", "SELECT 1"}, "rate": {"--scopes-from", "keystone", "--fetch-timeout", "1s"},
 		"quote": {"--metric", "instance"}, "migrate": {"--kafka", ""}, "simulate": {"--kafka", ""},
 	}
-	// Daemons, what fetches or serves for long, and the demo.
+	// Daemons (below), what fetches or serves for long, and the demo.
 	leave := []string{"demo", "bench", "dev kafka", "engine serve", "engine install", "schedule run", "serve", "help", "completion", "release"}
 	var commands []string
 	var walk func(*cobra.Command)
@@ -84,6 +86,36 @@ func TestNoCommandShowsASecret(t *testing.T) {
 	if failed < 20 {
 		t.Errorf("only %d commands failed: were their credentials used?", failed)
 	}
+	// The daemons, as long as it takes to fail a few times, and what they serve.
+	for _, line := range [][]string{{"schedule", "run"}, {"serve"}} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		var stdout, stderr lockedBuffer
+		ended := make(chan int, 1)
+		go func() {
+			p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, now: time.Now}
+			ended <- p.run(ctx, append(slices.Clone(line), "--listen", "127.0.0.1:0", "--verbose", "--log-format", "json"))
+		}()
+		address := regexp.MustCompile(`127\.0\.0\.1:[1-9][0-9]{2,}`) // not the server's port 1
+		eventually(t, "address of "+line[0], func() bool { return address.MatchString(stderr.String()) }, &stderr)
+		eventually(t, "failure of "+line[0], func() bool { return strings.Contains(stderr.String(), "connection refused") }, &stderr)
+		for _, path := range []string{"/healthz", "/metrics", "/api/v1/health", "/api/v1/rating/status"} {
+			response, err := http.Get("http://" + address.FindString(stderr.String()) + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(line[0]+path, string(text))
+		}
+		cancel()
+		<-ended
+		check(line[0]+" on stdout", stdout.String())
+		check(line[0]+" on stderr", stderr.String())
+	}
+	http.DefaultClient.CloseIdleConnections()
 	// Rendered manifests and everything that was written.
 	for _, target := range []string{"systemd", "kubernetes", "crontab"} {
 		must(t, "schedule", "render", target, "--out", filepath.Join(dir, target))
