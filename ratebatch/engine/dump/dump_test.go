@@ -3,6 +3,7 @@ package dump
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,6 +84,32 @@ func TestDumpAndLoad(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// Rows of one key that no merge has put together yet are one row in a dump: a
+// load merges what it inserts, and a background merge may come at any time.
+func TestRowsThatMergeAreDumpedMerged(t *testing.T) {
+	for _, format := range []string{Native, Parquet} {
+		source, target := enginetest.Open(t), enginetest.Open(t)
+		exec(t, source,
+			"CREATE TABLE hosts (host String, last SimpleAggregateFunction(max, DateTime('UTC'))) ENGINE = AggregatingMergeTree ORDER BY host",
+			"CREATE TABLE tier (k String, v UInt64, samples UInt32) ENGINE = ReplacingMergeTree(samples) ORDER BY k",
+			"SYSTEM STOP MERGES hosts", "SYSTEM STOP MERGES tier")
+		for i := range 3 {
+			exec(t, source, fmt.Sprintf("INSERT INTO hosts VALUES ('a', %d)", 100-i), fmt.Sprintf("INSERT INTO tier VALUES ('a', %d, %d)", i, 10-i))
+		}
+		dir := filepath.Join(t.TempDir(), "dump")
+		if _, err := Dump(t.Context(), Options{Engine: source, Dir: dir, Format: format, Now: time.Now}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(t.Context(), Options{Engine: target, Dir: dir}); err != nil {
+			t.Fatalf("%s: %v", format, err)
+		}
+		var got string
+		if err := target.Conn().QueryRow(t.Context(), "SELECT concat((SELECT toString(groupArray((host, toUnixTimestamp(last)))) FROM hosts), (SELECT toString(groupArray((k, v, samples))) FROM tier))").Scan(&got); err != nil || got != "[('a',100)][('a',0,10)]" {
+			t.Errorf("%s: %s, %v", format, got, err)
 		}
 	}
 }

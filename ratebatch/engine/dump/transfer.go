@@ -40,16 +40,16 @@ func writeFile(path string, fill func(io.Writer) error) (err error) {
 	return errors.Join(err, file.Close())
 }
 
-func dumpNative(ctx context.Context, e *engine.Engine, path, table string) error {
+func dumpNative(ctx context.Context, e *engine.Engine, path string, t *Table) error {
 	return writeFile(path, func(w io.Writer) error {
 		z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2))
 		if err != nil {
 			return err
 		}
 		if e.ClientOptions().Protocol == clickhouse.HTTP {
-			err = download(ctx, e, "SELECT * FROM "+quote(table)+" FORMAT Native", z)
+			err = download(ctx, e, "SELECT * FROM "+quote(t.Name)+t.final()+" FORMAT Native", z)
 		} else {
-			err = copyRows(ctx, e, "SELECT * FROM "+quote(table), z)
+			err = copyRows(ctx, e, "SELECT * FROM "+quote(t.Name)+t.final(), z)
 		}
 		return errors.Join(err, z.Close())
 	})
@@ -74,17 +74,17 @@ func loadNative(ctx context.Context, e *engine.Engine, path, table string) error
 
 // dumpParquet has the embedded engine write the file itself: it can stream
 // Parquet into a file and not through the endpoint.
-func dumpParquet(ctx context.Context, e *engine.Engine, path, table string) error {
+func dumpParquet(ctx context.Context, e *engine.Engine, path string, t *Table) error {
 	if !e.Embedded() {
 		return writeFile(path, func(w io.Writer) error {
-			return download(ctx, e, "SELECT * FROM "+quote(table)+" FORMAT Parquet", w)
+			return download(ctx, e, "SELECT * FROM "+quote(t.Name)+t.final()+" FORMAT Parquet", w)
 		})
 	}
-	structure, err := structureOf(ctx, e, table)
+	structure, err := structureOf(ctx, e, t.Name)
 	if err != nil {
 		return err
 	}
-	err = e.Conn().Exec(e.WithFileAccess(ctx), "INSERT INTO FUNCTION file("+literal(path)+", 'Parquet', "+literal(structure)+") SELECT * FROM "+quote(table))
+	err = e.Conn().Exec(e.WithFileAccess(ctx), "INSERT INTO FUNCTION file("+literal(path)+", 'Parquet', "+literal(structure)+") SELECT * FROM "+quote(t.Name)+t.final())
 	if err != nil {
 		return err
 	}
