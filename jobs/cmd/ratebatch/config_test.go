@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goccy/go-yaml"
 )
 
 // withoutVariables takes our variables out of the environment: they are defaults
@@ -176,6 +178,31 @@ func TestDeployedFilesAreTaken(t *testing.T) {
 	text, err := os.ReadFile("../../../deploy/compose.yaml")
 	if err != nil {
 		t.Fatal(err)
+	}
+	var stack struct {
+		Services map[string]struct {
+			Image   string
+			Command []string
+		}
+	}
+	if err := yaml.Unmarshal(text, &stack); err != nil {
+		t.Fatal(err)
+	}
+	ours := 0
+	for name, s := range stack.Services {
+		if strings.Contains(s.Image, "RATEBATCH_IMAGE") {
+			ours++
+			cmd, rest, err := newRootCmd(&program{}).Find(s.Command)
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err != nil || !cmd.Runnable() {
+				t.Errorf("compose.yaml, service %s: %v", name, err)
+			}
+		}
+	}
+	if ours != 5 {
+		t.Errorf("%d services of compose.yaml run ratebatch", ours)
 	}
 	for _, m := range regexp.MustCompile(`(?m)^\s+(RATEBATCH_[A-Z_]+): `).FindAllStringSubmatch(string(text), -1) {
 		known := slices.ContainsFunc(configurable(newRootCmd(&program{})), func(o option) bool { return o.Env == m[1] })
