@@ -49,25 +49,15 @@ describe.skipIf(why !== "")("every page", () => {
     await serve?.stop();
   });
 
-  it("axe finds nothing serious, in light and in dark", async () => {
-    for (const colorScheme of ["light", "dark"] as const) {
-      const { page, errors } = await open(browser, { colorScheme });
-      for (const [name, path] of pages) {
-        await page.goto(serve.url + path);
-        await settled(page);
-        await accessible(page, `${name}, ${colorScheme}`);
-        expect(await page.locator("h1, .state strong").count(), name).toBeGreaterThan(0);
-      }
-      expect(errors).toEqual([]);
-      await page.context().close();
-    }
-  });
+  // A machine that builds and tests besides takes its time for forty pages.
+  const patience = 300_000;
 
-  it("a phone shows all of it: nothing is wider than the screen, what is to be pressed is large enough", async () => {
-    const { page, errors } = await open(browser, { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true });
+  it("a phone, in the dark, shows all of it: nothing is wider than the screen, what is to be pressed is large enough", { timeout: patience }, async () => {
+    const { page, errors } = await open(browser, { colorScheme: "dark", viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true });
     for (const [name, path] of pages) {
       await page.goto(serve.url + path);
       await settled(page);
+      await page.waitForFunction(() => document.documentElement.scrollWidth <= 360, undefined, { timeout: 5000 }).catch(() => {});
       expect(await page.evaluate(() => document.documentElement.scrollWidth), name).toBeLessThanOrEqual(360);
       // WCAG 2.2's least size of a target; links inside sentences and tables are not counted.
       const small = await page.evaluate(() =>
@@ -77,7 +67,7 @@ describe.skipIf(why !== "")("every page", () => {
           .filter(([, height]) => height < 24),
       );
       expect(small, name).toEqual([]);
-      await accessible(page, `${name}, phone`);
+      await accessible(page, `${name}, phone, dark`);
     }
     await shot(page, "phone-none");
     expect(errors).toEqual([]);
@@ -91,6 +81,7 @@ describe.skipIf(why !== "")("every page", () => {
     });
     const reached = new Set<string>();
     const unseen: string[] = [];
+    let last = "";
     for (let i = 0; i < 400; i++) {
       await page.keyboard.press("Tab");
       const at = await page.evaluate(() => {
@@ -101,7 +92,9 @@ describe.skipIf(why !== "")("every page", () => {
         const ring = (s.outlineStyle !== "none" && parseFloat(s.outlineWidth) > 0) || s.boxShadow !== "none";
         return { key: String(all.indexOf(e)), ring, what: `${e.tagName} ${e.getAttribute("aria-label") ?? e.textContent?.slice(0, 40)}` };
       });
-      if (!at || reached.has(at.key)) break;
+      // A month field has several stops inside; what comes again later is the way round.
+      if (!at || (reached.has(at.key) && at.key !== last)) break;
+      last = at.key;
       reached.add(at.key);
       if (!at.ring) unseen.push(at.what);
     }
@@ -116,22 +109,24 @@ describe.skipIf(why !== "")("every page", () => {
     return { reached: reached.size, missed, unseen };
   }
 
-  it("the keyboard reaches everything, in order, and shows where it is", async () => {
+  it("axe finds nothing serious, and the keyboard reaches everything and shows where it is", { timeout: patience }, async () => {
     const { page, errors } = await open(browser);
     for (const [name, path] of pages) {
       await page.goto(serve.url + path);
       await settled(page);
+      expect(await page.locator("h1, .state strong").count(), name).toBeGreaterThan(0);
+      await accessible(page, name);
       const { reached, missed, unseen } = await walk(page);
       expect({ missed, unseen }, name).toEqual({ missed: [], unseen: [] });
       expect(reached, name).toBeGreaterThan(8);
-      // The first stop skips the navigation.
-      await page.goto(serve.url + path);
-      await settled(page);
-      await page.keyboard.press("Tab");
-      expect(await page.evaluate(() => document.activeElement?.textContent?.trim()), name).toBe("Skip to the page");
-      await page.keyboard.press("Enter");
-      await page.waitForFunction(() => document.activeElement?.id === "page");
     }
+    // The first stop skips the navigation.
+    await page.goto(`${serve.url}/costs?month=2026-10`);
+    await settled(page);
+    await page.keyboard.press("Tab");
+    expect(await page.evaluate(() => document.activeElement?.textContent?.trim())).toBe("Skip to the page");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => document.activeElement?.id === "page");
     expect(errors).toEqual([]);
   });
 });
