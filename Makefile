@@ -1,7 +1,7 @@
 # Ratebatch. 'make help' lists what there is.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build agent dashboard test-dashboard test-browser engine demo test race test-lab lint verify bench bench-quick bench-full release test-release fuzz clean check-tools
+.PHONY: help build docs agent dashboard test-dashboard test-browser engine demo test race test-lab lint verify bench bench-quick bench-full release test-release fuzz clean check-tools
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -68,6 +68,10 @@ bin/tools/golangci-lint-$(GOLANGCI_VERSION):
 
 lint: bin/tools/golangci-lint-$(GOLANGCI_VERSION) ## check style and the import arrows of the layout
 	$< run ./...
+
+docs: build ## write anew what of docs/ is generated from the program
+	@bin/ratebatch config reference > docs/configuration.md
+	@bin/ratebatch docs reference docs/reference
 
 verify: build ## check that generated files and go.mod are up to date
 	@go mod tidy -diff

@@ -12,6 +12,9 @@ END
 ratebatch simulate --projects 2 --instances 4 --begin 2026-10-31T20:00:00Z --hours 28 --interval 15m &&
 ratebatch plan apply plan.yaml && ratebatch rate --first-period usage`
 
+// rejecting runs a command that may exit 3: simulate --faults sends garbage too.
+const rejecting = `printf '#!/bin/sh\n"$@" || [ $? = 3 ]\n' > rejecting && chmod +x rejecting`
+
 // late adds usage of an instance that nobody had heard of.
 const late = ` &&
 ratebatch simulate --seed 7 --projects 1 --instances 1 --hosts 1 --begin 2026-11-01T08:00:00Z --hours 2 --interval 15m`
@@ -61,7 +64,7 @@ var documents = []document{
 		"cloudkitty ":                  elsewhere + "a CloudKitty",
 		"ratebatch compare-cloudkitty": elsewhere + "its answers; TestAMonthIsComparedWithCloudKitty makes some up",
 	}},
-	{file: "docs/ingest.md", broker: true, setup: "true", replace: []string{"--instances 1000 --hours 2", "--instances 20 --hours 2", "ingest --kafka", "ingest --session 6s --kafka"}, except: map[string]string{
+	{file: "docs/ingest.md", broker: true, setup: rejecting, replace: []string{"--instances 1000 --hours 2", "--instances 20 --hours 2", "ratebatch ingest --kafka", "./rejecting ratebatch ingest --session 6s --kafka"}, except: map[string]string{
 		"ratebatch topics apply --kafka broker1:9093": elsewhere + "a broker with TLS; TestTopicsApplyAndSimulateOnADevelopmentBroker makes users and rights",
 		"ratebatch dev kafka":                         neverEnds,
 		"ratebatch ingest --follow":                   neverEnds,

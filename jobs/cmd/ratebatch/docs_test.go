@@ -57,7 +57,7 @@ func TestDocuments(t *testing.T) {
 		if d.by != "" {
 			continue
 		}
-		t.Run(strings.TrimSuffix(filepath.Base(d.file), ".md"), func(t *testing.T) { d.run(t) })
+		t.Run(strings.ReplaceAll(strings.TrimSuffix(d.file, ".md"), "/", "_"), func(t *testing.T) { d.run(t) })
 	}
 }
 
