@@ -54,6 +54,7 @@ type session struct {
 
 	// mu guards what follows: the callbacks of a rebalance come from elsewhere.
 	mu       sync.Mutex
+	given    map[place]bool // what the group says is ours; in parts once it is known from where on
 	parts    map[place]*assigned
 	joined   bool
 	decoder  *decoder
@@ -65,6 +66,7 @@ type session struct {
 	leaving  bool
 	picture  picture
 	lastLive time.Time // the brokers were heard of
+	asked    time.Time // when the other members' progress was last looked at
 }
 
 // startBatch begins to fill a batch at a moment.
@@ -166,11 +168,17 @@ func (s *session) lose(ctx context.Context, x store.Loss) error {
 	return s.job.Store.AddLoss(ctx, x)
 }
 
-// onAssigned notes that the group has given us what it gives.
-func (s *session) onAssigned(_ context.Context, _ *kgo.Client, _ map[string][]int32) {
+// onAssigned notes what the group has given us. Where to read it from is looked
+// up after that (adjust), which takes a while on a busy database.
+func (s *session) onAssigned(_ context.Context, _ *kgo.Client, given map[string][]int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.joined = true
+	for topic, list := range given {
+		for _, p := range list {
+			s.given[place{topic, p}] = true
+		}
+	}
 }
 
 // onRevoked writes and commits what was read before another member goes on with
@@ -202,6 +210,7 @@ func (s *session) forget(partitions map[string][]int32) {
 	for topic, list := range partitions {
 		for _, p := range list {
 			delete(s.parts, place{topic, p})
+			delete(s.given, place{topic, p})
 		}
 	}
 }

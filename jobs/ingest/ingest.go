@@ -132,7 +132,7 @@ func (j *Job) cutoff(now time.Time) time.Time {
 func (j *Job) session(ctx context.Context, run uuid.UUID) (err error) {
 	ids := map[string]kadm.TopicID{}
 	s := &session{
-		job: j, run: run, ids: ids, parts: map[place]*assigned{},
+		job: j, run: run, ids: ids, given: map[place]bool{}, parts: map[place]*assigned{},
 		decoder: newDecoder(j.Options.Topics), filling: newBatch(ids), spare: newBatch(ids), landed: make(chan error, 1),
 	}
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -173,6 +173,7 @@ func (j *Job) session(ctx context.Context, run uuid.UUID) (err error) {
 		}
 		s.filling.reset()
 		clear(s.parts)
+		clear(s.given)
 	}
 	s.mu.Unlock()
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
@@ -231,6 +232,8 @@ func (s *session) loop(ctx context.Context) error {
 	o := s.job.Options
 	began := s.job.Now()
 	nextLook, counted := began.Add(pictureEvery), began
+	placed := began     // when it was last known what to read
+	var alone time.Time // since when all that is ours is stored, and not all of the others'
 	counting := make(chan error, 1)
 	busy := false
 	defer func() {
@@ -257,17 +260,29 @@ func (s *session) loop(ctx context.Context) error {
 		if err == nil && len(s.filling.spans) > 0 && (now.Sub(s.filling.began) >= o.BatchTime || s.reached(func(a *assigned) int64 { return a.next })) {
 			err = s.launch()
 		}
-		if err == nil && !s.joined && now.Sub(began) > max(o.RetryFor, patience) {
-			err = &ratebatch.TryAgainError{Err: fmt.Errorf("the consumer group %s did not let us in for %s", o.Group, now.Sub(began).Round(time.Second)), Hint: "nothing was read; run the same command again"}
+		if s.placed() {
+			placed = now
+		} else if err == nil && now.Sub(placed) > max(o.RetryFor, patience) {
+			err = &ratebatch.TryAgainError{Err: fmt.Errorf("the consumer group %s did not say for %s what to read", o.Group, now.Sub(placed).Round(time.Second)), Hint: "what was stored is committed; run the same command again"}
 		}
 		done := false
 		if err == nil && s.reached(func(a *assigned) int64 { return a.next }) {
 			if err = s.flush(); err == nil && s.reached(func(a *assigned) int64 { return a.stored }) {
-				done = !o.Follow
-				if !s.picture.at.IsZero() {
+				if !o.Follow {
+					done, err = s.whole(ctx)
+				}
+				switch {
+				case err != nil:
+				case done || o.Follow:
 					err = s.drained(ctx, done)
+				case alone.IsZero():
+					alone = now
+				case now.Sub(alone) > max(o.RetryFor, patience):
+					err = &ratebatch.TryAgainError{Err: fmt.Errorf("another member of the consumer group %s has partitions and does not get on with them", o.Group), Hint: "what this run read is stored; see what the other ingest waits for"}
 				}
 			}
+		} else {
+			alone = time.Time{}
 		}
 		s.mu.Unlock()
 		s.client.AllowRebalance()

@@ -109,11 +109,21 @@ func (s *session) lookAgain(ctx context.Context) error {
 	return nil
 }
 
+// placed says whether the group has answered, and of all that it gave us it is
+// known from where on it is read.
+func (s *session) placed() bool {
+	for at := range s.given {
+		if s.parts[at] == nil {
+			return false
+		}
+	}
+	return s.joined
+}
+
 // reached says whether all partitions that are ours are read (or stored) up to
-// where they ended in the picture. Before the group has given us anything it is
-// false.
+// where they ended in the picture. Before it is known what is ours it is false.
 func (s *session) reached(of func(*assigned) int64) bool {
-	if !s.joined || s.picture.at.IsZero() {
+	if !s.placed() || s.picture.at.IsZero() {
 		return false
 	}
 	for at, a := range s.parts {
@@ -122,6 +132,44 @@ func (s *session) reached(of func(*assigned) int64) bool {
 		}
 	}
 	return true
+}
+
+// whole says whether the partitions that are not ours are stored up to the
+// picture as well: a run that drains the topics does not end before. Whoever has
+// them says so in ingest_progress; if that was a member that died, they become
+// ours when the group has noticed. Others wait for us in the same way, so what
+// is ours is noted first.
+func (s *session) whole(ctx context.Context) (bool, error) {
+	missing := map[place]int64{}
+	for at, end := range s.picture.ends {
+		if s.parts[at] == nil && end > 0 {
+			missing[at] = end
+		}
+	}
+	now := s.job.Now()
+	switch {
+	case len(missing) == 0:
+		return true, nil
+	case now.Sub(s.asked) < time.Second:
+		return false, nil
+	case s.asked.IsZero():
+		s.job.Log.InfoContext(ctx, "waiting for partitions that another member of the group has", "partitions", len(missing))
+	}
+	s.asked = now
+	if err := s.note(ctx); err != nil {
+		return false, err
+	}
+	known, err := s.job.Store.IngestProgress(ctx, s.source)
+	if err != nil {
+		return false, err
+	}
+	for _, p := range known {
+		at := place{p.Topic, p.Partition}
+		if end, ok := missing[at]; ok && p.TopicID == uuid.UUID(s.ids[p.Topic]) && p.NextOffset >= end {
+			delete(missing, at)
+		}
+	}
+	return len(missing) == 0, nil
 }
 
 // drained notes that our partitions are stored up to the picture, and moves the
