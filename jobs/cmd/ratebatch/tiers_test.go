@@ -381,13 +381,13 @@ func whatIfs(b *billed, dir string) {
 		b.Errorf("by two metric sets: %s\nwant %s", strings.Join(got, "; "), want)
 	}
 	// A guard of plan apply: nothing is stored that changes more than is allowed.
-	b.fails(ratebatch.ExitHalted, "the price of 1 of 3 projects changes by more than 15 %; first beta: 6 instead of 5", "plan", "apply", draft, "--from", "2027-01-01", "--max-change", "15", "--max-change-month", "2026-11")
+	b.fails(ratebatch.ExitHalted, "the price of 1 of 3 projects changes by more than 15 %; first beta: 6 instead of 5", "plan", "apply", draft, "--from", "2027-08-01", "--max-change", "15", "--max-change-month", "2026-11")
 	if n := b.text("SELECT toString(count()) FROM rate_plans"); n != "1" {
 		b.Errorf("%s plans are stored after one was refused", n)
 	}
-	b.fails(ratebatch.ExitConfig, "there is no usage from 2026-06-30T22:00:00Z to 2026-07-31T22:00:00Z", "plan", "apply", draft, "--from", "2027-01-01", "--max-change", "15", "--max-change-month", "2026-07")
-	b.fails(ratebatch.ExitConfig, "--max-change-month without --max-change", "plan", "apply", draft, "--from", "2027-01-01", "--max-change-month", "2026-07")
-	b.must("plan", "apply", draft, "--from", "2027-01-01", "--max-change", "20", "--max-change-month", "2026-11", "--dry-run")
+	b.fails(ratebatch.ExitConfig, "there is no usage from 2026-06-30T22:00:00Z to 2026-07-31T22:00:00Z", "plan", "apply", draft, "--from", "2027-08-01", "--max-change", "15", "--max-change-month", "2026-07")
+	b.fails(ratebatch.ExitConfig, "--max-change-month without --max-change", "plan", "apply", draft, "--from", "2027-08-01", "--max-change-month", "2026-07")
+	b.must("plan", "apply", draft, "--from", "2027-08-01", "--max-change", "20", "--max-change-month", "2026-11", "--dry-run")
 	table := b.must("plan", "simulate", draft, "--month", "2026-11", "--csv", prices, "--svg", picture)
 	if !strings.Contains(table, "half of the projects change by at most 13.33 %, 95 of 100 by at most 20 %") {
 		b.Errorf("simulated:\n%s", table)
