@@ -26,7 +26,7 @@ type plainMonths struct {
 
 var november = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
-func newPlainMonths(t *testing.T) plainMonths { return plainMonths{t, storetest.Open(t)} }
+func newPlainMonths(t *testing.T) plainMonths { return plainMonths{t, storetest.Fresh(t)} }
 
 func (p plainMonths) exec(text string, params store.Params) {
 	p.Helper()

@@ -47,7 +47,7 @@ func short(rows []tierRow) string {
 }
 
 func TestSamplesAreSplitOverBuckets(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	cases := map[string]struct {
 		samples        func(region string) []store.PortSample
 		fiveMin, hours string
@@ -157,7 +157,7 @@ func TestSamplesAreSplitOverBuckets(t *testing.T) {
 }
 
 func TestAResizeGivesTwoRowsEachWithItsOwnTime(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	before, after := memory("r", "a", 1, minutes(0), minutes(20), 1000), memory("r", "a", 2, minutes(20), minutes(60), 4000)
 	after.FlavorName, after.VCPUs = "large", 4
 	if err := s.InsertInstanceSamples(t.Context(), []store.InstanceSample{before, after}, ""); err != nil {
@@ -178,7 +178,7 @@ func TestAResizeGivesTwoRowsEachWithItsOwnTime(t *testing.T) {
 }
 
 func TestTimeBeyondTheBucketIsScaledDown(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	// Two hosts report the whole hour and a quarter of it: 4500 s of 3600.
 	long, overlap := memory("r", "a", 1, minutes(0), minutes(60), 1000), memory("r", "b", 1, minutes(45), minutes(60), 1000)
 	overlap.FlavorName = "large"
@@ -198,7 +198,7 @@ func TestTimeBeyondTheBucketIsScaledDown(t *testing.T) {
 }
 
 func TestAFullerRowIsNeverReplaced(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	var samples []store.PortSample
 	for i := range 60 {
 		samples = append(samples, traffic("r", "a", uint64(i+1), minutes(float64(i)), minutes(float64(i+1)), 10))
@@ -225,7 +225,7 @@ func TestAFullerRowIsNeverReplaced(t *testing.T) {
 }
 
 func TestLateSamplesReachTheirBuckets(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	now := time.Now().UTC()
 	var w world
 	add := func(sequence uint64, ago time.Duration, ingested time.Duration) {
@@ -308,7 +308,7 @@ func TestAServerThatJustStartedFindsWhatItMissed(t *testing.T) {
 }
 
 func TestOnlyClosedBucketsAreComputed(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	now := time.Now().UTC()
 	hour := now.Truncate(time.Hour)
 	w := world{Ports: []store.PortSample{
@@ -358,7 +358,7 @@ func TestBucketsOlderThanRawRetentionAreLeftAlone(t *testing.T) {
 }
 
 func TestRollupRefusesAWindowWithNothingClosed(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	for name, from := range map[string]time.Time{"in the future": time.Now().Add(48 * time.Hour), "backwards": ten} {
 		_, err := s.Rollup(t.Context(), from, ten.Add(-time.Hour))
 		if ratebatch.ExitCode(err) != ratebatch.ExitConfig {

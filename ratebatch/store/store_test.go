@@ -13,6 +13,7 @@ import (
 
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
@@ -164,7 +165,7 @@ func TestMigrationsForAClusterReplicateAndDistribute(t *testing.T) {
 // Every query file states its contract, and every table and column it names
 // exists: EXPLAIN with empty values for its parameters goes through.
 func TestEveryQueryIsExplained(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	param := regexp.MustCompile(`\{([a-z_]+):([A-Za-z0-9(), ']+)\}`)
 	for _, name := range store.QueryNames() {
 		t.Run(name, func(t *testing.T) {
@@ -254,7 +255,7 @@ func zeroOf(query, typ string) any {
 
 // Whatever a name holds, it reaches SQL as a value.
 func TestParamsCarryAnyText(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	for name, text := range map[string]string{
 		"quotes":    `it's "quoted" and 'nested'`,
 		"backslash": `a\b\\c\'`,
@@ -278,7 +279,7 @@ func TestParamsCarryAnyText(t *testing.T) {
 				t.Errorf("Array parameter came back as %.80q", list)
 			}
 			var literal string
-			if err := s.Conn().QueryRow(t.Context(), "SELECT "+store.QuoteString(text)).Scan(&literal); err != nil {
+			if err := s.Conn().QueryRow(t.Context(), "SELECT "+sqltext.String(text)).Scan(&literal); err != nil {
 				t.Fatal(err)
 			}
 			if literal != text {

@@ -11,7 +11,7 @@ import (
 
 // A plan of 100,000 values has megabytes, more than the address of a request may.
 func TestLargeVersionsAreStoredWhole(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	body := strings.Repeat("- {value: \"it's 100 % \\\\ ü\", cost: \"0.01\"}\n", 150_000)
 	for i, kind := range []store.VersionKind{store.PlanVersions, store.PlanVersions, store.MetricVersions} {
 		v, err := s.AddVersion(t.Context(), kind, store.Version{Digest: strings.Repeat("a", i+1), Body: body, Currency: "EUR", Author: "a", Note: "n",
