@@ -241,6 +241,7 @@ func (d *document) update(t *testing.T, commands []command, printed [][]string) 
 type shell struct {
 	t          *testing.T
 	state, dir string
+	database   string // of the test's own; empty: the shared one
 	env        []string
 }
 
@@ -266,6 +267,9 @@ func newShell(t *testing.T, migrated bool) *shell {
 		o.Database = storetest.Shared(t).Database()
 	}
 	s := &shell{t: t, state: t.TempDir(), dir: root}
+	if !migrated {
+		s.database = o.Database
+	}
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, "RATEBATCH_") || strings.HasPrefix(entry, "RATEBATCH_ENGINE_") {
 			s.env = append(s.env, entry)
@@ -282,7 +286,11 @@ func (s *shell) run(text string) (string, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
-	return strings.ReplaceAll(out.String(), s.dir, "/home/anna/ratebatch-tutorial"), err
+	printed := strings.ReplaceAll(out.String(), s.dir, "/home/anna/ratebatch-tutorial")
+	if s.database != "" {
+		printed = strings.ReplaceAll(printed, s.database, "ratebatch")
+	}
+	return printed, err
 }
 
 // What differs from run to run.
