@@ -19,7 +19,7 @@ import (
 	"github.com/ratebatch/ratebatch/exporter"
 	"github.com/ratebatch/ratebatch/exporter/exporttest"
 	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
-	"github.com/ratebatch/ratebatch/ratebatch/store"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // duckdbVersion is the npm package that the tests install into the user's
@@ -133,7 +133,7 @@ func TestReaderMatrix(t *testing.T) {
 		var total decimal.Decimal
 		var first, price, begin, id string
 		row := e.Conn().QueryRow(e.WithFileAccess(t.Context()), `SELECT count(), sum(toDecimal256(price, 18)), toString(min(begin), 'UTC'), any(toTypeName(price)), any(toTypeName(begin)), any(toTypeName(line_id))
-			FROM file(`+store.QuoteString(glob)+`, 'Parquet') SETTINGS schema_inference_make_columns_nullable = 0`)
+			FROM file(`+sqltext.String(glob)+`, 'Parquet') SETTINGS schema_inference_make_columns_nullable = 0`)
 		if err := row.Scan(&n, &total, &first, &price, &begin, &id); err != nil {
 			t.Fatal(err)
 		}

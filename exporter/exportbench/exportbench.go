@@ -16,6 +16,7 @@ import (
 	bucketfile "github.com/ratebatch/ratebatch/exporter/bucket/file"
 	"github.com/ratebatch/ratebatch/fixtures/bench"
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -83,7 +84,7 @@ func Measure(ctx context.Context, e *engine.Engine, dir string, cloud Cloud, run
 		begin = time.Now()
 		err = e.Conn().Exec(access, fmt.Sprintf(`INSERT INTO FUNCTION file(%s, 'Parquet')
 SELECT * FROM export_reference ORDER BY scope, begin, metric, resource
-SETTINGS output_format_parquet_compression_method = 'zstd', engine_file_truncate_on_insert = 1`, store.QuoteString(reference)))
+SETTINGS output_format_parquet_compression_method = 'zstd', engine_file_truncate_on_insert = 1`, sqltext.String(reference)))
 		if err != nil {
 			return nil, fmt.Errorf("the engine's own export: %w", err)
 		}
@@ -113,7 +114,7 @@ func prepare(ctx context.Context, e *engine.Engine, path string) error {
  attributes String, unit LowCardinality(String), quantity Decimal(38, 18), price Decimal(38, 18), currency LowCardinality(String), rule LowCardinality(String),
  bucket LowCardinality(String), part Int64, revision Int64, corrects Nullable(String))
 ENGINE = MergeTree ORDER BY (scope, begin, metric, resource)`,
-		`INSERT INTO export_reference SELECT * FROM file(` + store.QuoteString(path) + `, 'Parquet')`,
+		`INSERT INTO export_reference SELECT * FROM file(` + sqltext.String(path) + `, 'Parquet')`,
 		`OPTIMIZE TABLE export_reference FINAL`,
 	} {
 		if err := e.Conn().Exec(ctx, text); err != nil {

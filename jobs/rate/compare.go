@@ -16,6 +16,7 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/hashmap"
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -123,7 +124,7 @@ func (j *Job) whatIf(ctx context.Context, side Side, from, to time.Time) (*whatI
 
 // selects are the side's part of the query.
 func (w *whatIf) selects(side int) []string {
-	zone := store.QuoteString(w.pricer.attempt.pass.job.Options.Calendar.Zone().String())
+	zone := sqltext.String(w.pricer.attempt.pass.job.Options.Calendar.Zone().String())
 	var out []string
 	for _, mp := range w.pricer.metrics {
 		if mp.rows == 0 {
@@ -133,7 +134,7 @@ func (w *whatIf) selects(side int) []string {
 		if err != nil {
 			panic(err) // it was written once already, for the combinations
 		}
-		head := fmt.Sprintf("SELECT toUInt8(%d) AS side_, %s AS metric_, toString(scope) AS scope_, toStartOfMonth(begin, %s) AS month_", side, store.QuoteString(mp.metric.Name), zone)
+		head := fmt.Sprintf("SELECT toUInt8(%d) AS side_, %s AS metric_, toString(scope) AS scope_, toStartOfMonth(begin, %s) AS month_", side, sqltext.String(mp.metric.Name), zone)
 		if mp.tiers != nil {
 			e := mp.tiers.expression
 			out = append(out, fmt.Sprintf("%s, account_ AS rule_, toUInt32(t_) AS slot_, sum(toDecimal256(greatest(qty, toDecimal128(0, 18)), 18)) AS amount_\nFROM (SELECT *, %s FROM (%s))\nWHERE %s\nGROUP BY scope_, month_, rule_, slot_",

@@ -15,6 +15,7 @@ import (
 	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -169,7 +170,7 @@ func (j *Job) lookAround(ctx context.Context, plan *Plan, look store.LateLook, c
 		scopes    []string
 	}{{"scope < ", scopes[:middle]}, {"scope >= ", scopes[middle:]}} {
 		part := look
-		part.Filter = half.condition + store.QuoteString(scopes[middle])
+		part.Filter = half.condition + sqltext.String(scopes[middle])
 		if look.Filter != "" {
 			part.Filter = look.Filter + " AND " + part.Filter
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -254,7 +255,7 @@ func (a *attempt) filter() string {
 	}
 	names := scopesOf(a.windows)
 	for i, name := range names {
-		names[i] = store.QuoteString(name)
+		names[i] = sqltext.String(name)
 	}
 	return "scope IN (" + strings.Join(names, ", ") + ")"
 }
@@ -362,7 +363,7 @@ func usageOfAll(set *metric.Set, o metric.UsageOptions) (string, error) {
 		if text != "" {
 			text += "\nUNION ALL\n"
 		}
-		text += "SELECT region, scope, begin, toLowCardinality(" + store.QuoteString(m.Name) + ") AS metric, resource, attributes, qty FROM (\n" + one + ")"
+		text += "SELECT region, scope, begin, toLowCardinality(" + sqltext.String(m.Name) + ") AS metric, resource, attributes, qty FROM (\n" + one + ")"
 	}
 	return text, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
 	"github.com/ratebatch/ratebatch/ratebatch/pricing"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -263,7 +264,7 @@ func (p *pricer) lineColumns(mp *metricPricer) string {
 		revision = "r.revision"
 	}
 	return fmt.Sprintf("{run_id:UUID}, l.region, l.scope, l.begin, l.begin + {period:UInt32}, %s, l.resource, l.attributes, %s, l.qty, l.price, l.rule, l.bucket, toUInt16(0), %s",
-		store.QuoteString(mp.metric.Name), store.QuoteString(mp.metric.Unit), revision)
+		sqltext.String(mp.metric.Name), sqltext.String(mp.metric.Unit), revision)
 }
 
 // mixedRevisions says whether the due periods are not all at one revision, as

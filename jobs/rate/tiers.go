@@ -14,6 +14,7 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
 	"github.com/ratebatch/ratebatch/ratebatch/pricing"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -66,7 +67,7 @@ func (p *pricer) foldTiers(ctx context.Context, mp *metricPricer, combos []prici
 	}
 	a := p.attempt
 	mp.tiers.carries = store.Carries{Metric: name, Zone: a.pass.job.Options.Calendar.Zone().String(), MonthFrom: a.pass.job.Options.Calendar.MonthAt(a.ids.From).From, Edges: e.Edges("tariff"), Volume: e.IsVolume("tariff"),
-		Rows: fmt.Sprintf("SELECT scope, begin, region, qty, t_, account_\nFROM (SELECT *, %s FROM (%s))\nWHERE %s AND %s", e.Inner, usage, e.Guard, e.Tiered)}
+		Rows: fmt.Sprintf("SELECT scope, begin, region, qty, t_, account_\nFROM (SELECT *, %s FROM (%s))\nWHERE %s AND %s", e.Inner, usage, e.Known, e.Tiered)}
 	s := a.pass.job.Store
 	started := time.Now() //nolint:forbidigo // how long a step took
 	if err := s.InsertPassCarries(ctx, a.ids, mp.tiers.carries, a.query()); err != nil {
@@ -82,7 +83,7 @@ func (p *pricer) foldTiers(ctx context.Context, mp *metricPricer, combos []prici
 func (p *pricer) tierBranches(mp *metricPricer, usage string) []string {
 	e := mp.tiers.expression
 	columns := strings.Replace(p.lineColumns(mp), "toUInt16(0)", "l.part_", 1)
-	carries := fmt.Sprintf("(SELECT scope, begin, account, carry_in, last_tier, crosses FROM pass_carries WHERE run_id = {run_id:UUID} AND metric = %s)", store.QuoteString(mp.metric.Name))
+	carries := fmt.Sprintf("(SELECT scope, begin, account, carry_in, last_tier, crosses FROM pass_carries WHERE run_id = {run_id:UUID} AND metric = %s)", sqltext.String(mp.metric.Name))
 	on := "u.scope = w.scope AND u.begin = w.begin"
 	if e.PerRow {
 		on += " AND u.account_ = w.account"
@@ -99,14 +100,14 @@ FROM (
     FROM (
 %s)) AS u
         LEFT ANY JOIN %s AS w ON %s
-        WHERE %s AND throwIf(%s AND w.last_tier = 0, %s) = 0 AND NOT (%s AND w.crosses))) AS l%s`,
+        WHERE %s AND NOT (%s AND (w.last_tier = 0 OR w.crosses)))) AS l%s`,
 		columns, e.Columns, e.Coefficient("u.t_", "if("+e.Tiered+", w.last_tier, 1)"), e.Inner, usage, carries, on,
-		e.Guard, e.Tiered, store.QuoteString(pricing.ChangedMessage), e.Tiered, p.revisionJoin())
+		e.Known, e.Tiered, p.revisionJoin())
 	if mp.tiers.crossings == 0 {
 		return []string{whole}
 	}
 	o := metric.UsageOptions{Period: p.attempt.ids.Period, Fields: mp.fields, Attributes: true, Dedup: p.attempt.dedup,
-		Filter: fmt.Sprintf("(scope, begin) IN (SELECT scope, begin FROM pass_carries WHERE run_id = {run_id:UUID} AND metric = %s AND crosses)", store.QuoteString(mp.metric.Name))}
+		Filter: fmt.Sprintf("(scope, begin) IN (SELECT scope, begin FROM pass_carries WHERE run_id = {run_id:UUID} AND metric = %s AND crosses)", sqltext.String(mp.metric.Name))}
 	crossing, err := mp.metric.UsageSQL(o)
 	if err != nil {
 		panic(err) // it was written once already, with another filter
@@ -133,7 +134,7 @@ FROM (
                 INNER JOIN %s AS w ON %s
                 WHERE %s AND %s AND w.crosses))
         ARRAY JOIN pieces_ AS piece_, arrayEnumerate(pieces_) AS place_)) AS l%s`,
-		columns, e.Columns, e.Coefficient("t_", "piece_.1"), pricing.Pieces("raw_", "hi_", "edges_"), e.Edges("u.t_"), e.Inner, crossing, carries, on, e.Guard, e.Tiered, p.revisionJoin())
+		columns, e.Columns, e.Coefficient("t_", "piece_.1"), pricing.Pieces("raw_", "hi_", "edges_"), e.Edges("u.t_"), e.Inner, crossing, carries, on, e.Known, e.Tiered, p.revisionJoin())
 	return []string{whole, cut}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/ratebatch/ratebatch/exporter/bucket"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -232,7 +233,7 @@ func (j *Job) usage(ctx context.Context, r *Report, w store.ExportWindow) (*stor
 			if text != "" {
 				text += "\nUNION ALL\n"
 			}
-			text += "SELECT region, scope, begin, toLowCardinality(" + store.QuoteString(m.Name) + ") AS metric, resource, attributes, qty FROM (\n" + one + ")"
+			text += "SELECT region, scope, begin, toLowCardinality(" + sqltext.String(m.Name) + ") AS metric, resource, attributes, qty FROM (\n" + one + ")"
 		}
 		part := w
 		part.From, part.To = s.from, s.to

@@ -15,6 +15,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 const urlForms = "use clickhouse://user@host:9000/db, clickhouse://…?secure=true, http://host:8123 or https://host:8443"
@@ -140,7 +141,7 @@ func (e *Engine) connect(ctx context.Context, o Options) error {
 		if err != nil {
 			return &ratebatch.ConfigError{Err: fmt.Errorf("%s: %w", e.address, err)}
 		}
-		err = conn.Exec(ctx, "CREATE DATABASE IF NOT EXISTS "+quoteIdentifier(e.options.Auth.Database))
+		err = conn.Exec(ctx, "CREATE DATABASE IF NOT EXISTS "+sqltext.Name(e.options.Auth.Database))
 		err = errors.Join(err, conn.Close())
 		if err != nil {
 			return e.explain(fmt.Errorf("create database %s: %w", e.options.Auth.Database, err))
@@ -224,10 +225,6 @@ func codeOf(err error) int {
 		_, _ = fmt.Sscanf(after, "%d", &code) // stays 0 if there is none
 	}
 	return code
-}
-
-func quoteIdentifier(name string) string {
-	return "`" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(name) + "`"
 }
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }

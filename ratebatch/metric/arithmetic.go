@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // raw is a metric's raw value in SQL: integer ÷ denominator. The integer is an
@@ -211,7 +213,7 @@ func (m *Metric) outOfRange(r raw, limit *big.Int) string {
 
 // fail is an expression that is 0 unless the condition holds; then the query fails.
 func (m *Metric) fail(condition, text string) string {
-	return fmt.Sprintf("throwIf(%s, %s)", condition, quoteSQL(fmt.Sprintf("metric %s: %s", m.Name, text)))
+	return fmt.Sprintf("throwIf(%s, %s)", condition, sqltext.String(fmt.Sprintf("metric %s: %s", m.Name, text)))
 }
 
 // boolean asks whether raw × factor + offset is 0.
@@ -294,9 +296,4 @@ func (i integer) cast(sql string, from integer) string {
 		return sql
 	}
 	return fmt.Sprintf("to%s(%s)", i, sql)
-}
-
-// quoteSQL quotes text for SQL.
-func quoteSQL(text string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'"
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // Dedup is how repeats of a tier's row are dropped.
@@ -182,9 +183,9 @@ func (m *Metric) query(o UsageOptions) (*query, error) {
 	}
 	q := &query{
 		m: m, o: o, bucket: bucket,
-		Table: quoteTable(table), Filter: o.Filter, Metric: quoteSQL(m.Name),
+		Table: sqltext.Table(table), Filter: o.Filter, Metric: sqltext.String(m.Name),
 		ShowAttributes: o.Attributes, Key: o.Key, Hash: o.Hash,
-		TimeRange:    fmt.Sprintf("t.%[1]s >= {from:DateTime('UTC')} AND t.%[1]s < {to:DateTime('UTC')}", quoteName(m.Time)),
+		TimeRange:    fmt.Sprintf("t.%[1]s >= {from:DateTime('UTC')} AND t.%[1]s < {to:DateTime('UTC')}", sqltext.Name(m.Time)),
 		PeriodMillis: fmt.Sprintf("toInt64(%d)", o.Period.Milliseconds()),
 	}
 	if m.tier != nil && o.TableName != nil {
@@ -201,7 +202,7 @@ func (m *Metric) query(o UsageOptions) (*query, error) {
 	if m.RegionKey != "" {
 		q.Region = q.low(m.RegionKey, q.plainText)
 	}
-	q.Scope = fmt.Sprintf("transform(%s, [''], [%s])", q.low(m.ScopeKey, q.plainText), quoteSQL(Unattributed))
+	q.Scope = fmt.Sprintf("transform(%s, [''], [%s])", q.low(m.ScopeKey, q.plainText), sqltext.String(Unattributed))
 	q.Begin = q.column(m.Time)
 	if m.tier == nil || bucket != o.Period {
 		q.Begin = fmt.Sprintf("toDateTime(intDiv(toUnixTimestamp(%s), %d) * %[2]d, 'UTC')", q.Begin, seconds64(o.Period))
@@ -369,7 +370,7 @@ func (q *query) attributes() string {
 	}
 	parts := make([]string, len(all))
 	for i, a := range all {
-		parts[i] = fmt.Sprintf("%s, %s", quoteSQL(a.Name), q.text(a.Column))
+		parts[i] = fmt.Sprintf("%s, %s", sqltext.String(a.Name), q.text(a.Column))
 	}
 	return fmt.Sprintf("CAST(mapFilter((k_, v_) -> v_ != '', map(%s)) AS %s)", strings.Join(parts, ", "), typ)
 }
@@ -700,11 +701,11 @@ func (q *query) place(group []string) {
 		key := append([]string{m.Time}, m.RowKey...)
 		for _, name := range key {
 			q.column(name)
-			q.GroupKey = append(q.GroupKey, "t."+quoteName(name))
+			q.GroupKey = append(q.GroupKey, "t."+sqltext.Name(name))
 		}
 		version := q.version()
 		for i, name := range q.used {
-			c, t := fmt.Sprintf("c_%d", i), "t."+quoteName(name)
+			c, t := fmt.Sprintf("c_%d", i), "t."+sqltext.Name(name)
 			if slices.Contains(key, name) {
 				q.KeyColumns = append(q.KeyColumns, t+" AS "+c)
 			} else {
@@ -715,7 +716,7 @@ func (q *query) place(group []string) {
 	for i, name := range q.used {
 		c := fmt.Sprintf("c_%d", i)
 		q.Names = append(q.Names, c)
-		q.Columns = append(q.Columns, fmt.Sprintf("t.%s AS %s", quoteName(name), c))
+		q.Columns = append(q.Columns, fmt.Sprintf("t.%s AS %s", sqltext.Name(name), c))
 	}
 }
 
@@ -744,7 +745,7 @@ func (q *query) version() string {
 	}
 	names := make([]string, len(q.m.Version))
 	for i, name := range q.m.Version {
-		names[i] = "t." + quoteName(name)
+		names[i] = "t." + sqltext.Name(name)
 	}
 	return fmt.Sprintf("tuple(%s)", strings.Join(names, ", "))
 }
@@ -753,20 +754,9 @@ func (q *query) version() string {
 // column that may hold it travels in a tuple.
 func (q *query) newest(name, version, as string) string {
 	if kind, ok := q.kind(name); ok && !kind.nullable {
-		return fmt.Sprintf("argMax(t.%s, %s) AS %s", quoteName(name), version, as)
+		return fmt.Sprintf("argMax(t.%s, %s) AS %s", sqltext.Name(name), version, as)
 	}
-	return fmt.Sprintf("argMax(tuple(t.%s), %s).1 AS %s", quoteName(name), version, as)
-}
-
-// quoteName quotes an identifier that the allow-list has passed.
-func quoteName(name string) string { return "`" + name + "`" }
-
-func quoteTable(table string) string {
-	parts := strings.Split(table, ".")
-	for i, p := range parts {
-		parts[i] = quoteName(p)
-	}
-	return strings.Join(parts, ".")
+	return fmt.Sprintf("argMax(tuple(t.%s), %s).1 AS %s", sqltext.Name(name), version, as)
 }
 
 //go:embed queries/*.sql

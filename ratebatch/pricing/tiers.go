@@ -9,6 +9,7 @@ import (
 
 	"github.com/ratebatch/ratebatch/ratebatch/hashmap"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // TierCombo is a combination of a metric with tiers. Of its steps those that
@@ -36,6 +37,7 @@ type TierExpression struct {
 	Inner   string // q_, t_ (the slot: tariffs first, then buckets), account_
 	Tiered  string // condition over t_: the row has a tariff
 	Guard   string // throws on usage that was not folded
+	Known   string // leaves it out
 	PerRow  bool   // accounts are not all the scope's: they must be compared too
 	Columns string // price, rule and bucket over q_ and c_
 	Form    string
@@ -104,7 +106,8 @@ func BuildTiers(in TierInput) (TierExpression, error) {
 	}
 	e.Inner = "reinterpretAsInt128(qty) AS q_,\n    " + lookup(combination(plain, dims, levels), dims, cells, numbers) + " AS t_,\n    " + account + " AS account_"
 	e.Tiered = fmt.Sprintf("t_ <= %d", len(e.tariffs))
-	e.Guard = fmt.Sprintf("throwIf(t_ = 0 OR q_ > toInt128('%[1]s') OR -q_ > toInt128('%[1]s'), %[2]s) = 0", largest, quote(ChangedMessage))
+	e.Guard = fmt.Sprintf("throwIf(t_ = 0 OR q_ > toInt128('%[1]s') OR -q_ > toInt128('%[1]s'), %[2]s) = 0", largest, sqltext.String(ChangedMessage))
+	e.Known = fmt.Sprintf("t_ != 0 AND q_ <= toInt128('%[1]s') AND -q_ <= toInt128('%[1]s')", largest)
 	e.Form, e.Columns = tierArithmetic(coefficients, in.Combos)
 	return e, nil
 }
@@ -163,15 +166,15 @@ func (e *TierExpression) account(in TierInput) (string, error) {
 		prefix := in.Metric + "/" + per + "="
 		switch per {
 		case plan.PerScope:
-			return quote(in.Metric), nil
+			return sqltext.String(in.Metric), nil
 		case plan.PerResource:
-			return fmt.Sprintf("concat(%s, resource)", quote(prefix)), nil
+			return fmt.Sprintf("concat(%s, resource)", sqltext.String(prefix)), nil
 		}
 		field := slices.Index(in.Names, per)
 		if field < 0 {
 			return "", fmt.Errorf("tiers per %s: the usage has no column for it", per)
 		}
-		return fmt.Sprintf("concat(%s, toString(f_%d))", quote(prefix), field), nil
+		return fmt.Sprintf("concat(%s, toString(f_%d))", sqltext.String(prefix), field), nil
 	}
 	var branches []string
 	for _, per := range slices.Sorted(func(yield func(string) bool) {
@@ -315,7 +318,7 @@ func wide(coefficients []coefficient) string {
 	add(fmt.Sprintf("abs(x_ - t0_ * %s) * 2", d), "r_")
 	add(fmt.Sprintf("t0_ + sign(x_) * (r_ > %[1]s OR (r_ = %[1]s AND reinterpretAsInt128(t0_) %% 2 != 0))", d), "e_")
 	add("reinterpret(reinterpretAsInt128(e_), 'Decimal(38, 18)')", "price")
-	add(fmt.Sprintf("if(beyond_, %s, %s)", quote(hashmap.OutOfRange), element(rules, "String", "c_")), "rule")
-	add(fmt.Sprintf("if(beyond_, %s, %s)", quote(string(hashmap.Rejected)), element(buckets, "String", "c_")), "bucket")
+	add(fmt.Sprintf("if(beyond_, %s, %s)", sqltext.String(hashmap.OutOfRange), element(rules, "String", "c_")), "rule")
+	add(fmt.Sprintf("if(beyond_, %s, %s)", sqltext.String(string(hashmap.Rejected)), element(buckets, "String", "c_")), "bucket")
 	return strings.Join(out, ",\n    ")
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // write puts the expression into words. Everything in it is a number made
@@ -25,7 +27,7 @@ func write(in Input, dims *dimensions, levels []*big.Int, f form, coefficients [
 	for _, c := range coefficients {
 		out.Uses = append(out.Uses, Use{Rule: c.rule, Bucket: c.bucket, Zero: !c.inGo && c.a.IsZero() && c.b.IsZero(), InGo: c.inGo})
 	}
-	changed, most := quote(ChangedMessage), element(maxima, "Int128", "c_")
+	changed, most := sqltext.String(ChangedMessage), element(maxima, "Int128", "c_")
 	out.Guard = fmt.Sprintf("throwIf(c_ = 0, %s) = 0 AND throwIf(q_ > %[2]s OR -q_ > %[2]s, %[1]s) = 0", changed, most)
 	out.Known = fmt.Sprintf("c_ != 0 AND q_ <= %[1]s AND -q_ <= %[1]s", most)
 	out.Inner = strings.Join(common, ",\n    ")
@@ -112,7 +114,7 @@ func position(column string, values []string) string {
 	quoted := make([]string, len(values))
 	for i, v := range values {
 		places[i] = fmt.Sprint(i + 1)
-		quoted[i] = quote(v)
+		quoted[i] = sqltext.String(v)
 	}
 	return fmt.Sprintf("transform(%s, [%s], CAST([%s] AS Array(UInt64)), toUInt64(0))", column, strings.Join(quoted, ","), strings.Join(places, ","))
 }
@@ -152,8 +154,8 @@ func columns(f form, coefficients []coefficient) (as, bs, rules, buckets []strin
 		}
 		as = append(as, "'"+a.String()+"'")
 		bs = append(bs, "'"+b.String()+"'")
-		rules = append(rules, quote(c.rule))
-		buckets = append(buckets, quote(c.bucket))
+		rules = append(rules, sqltext.String(c.rule))
+		buckets = append(buckets, sqltext.String(c.bucket))
 	}
 	return as, bs, rules, buckets
 }
@@ -173,11 +175,6 @@ func element(values []string, as, index string) string {
 	}
 	return fmt.Sprintf("arrayElement(CAST([%s] AS Array(%s)), %s)", strings.Join(values, ","), as, index)
 }
-
-var quoter = strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\x00", `\0`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\b", `\b`, "\f", `\f`)
-
-// quote returns text as a ClickHouse string literal.
-func quote(text string) string { return "'" + quoter.Replace(text) + "'" }
 
 // ComboColumns are the columns that tell combinations apart, over the same
 // usage as the expression: window, class and fields, in this order.

@@ -9,6 +9,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // Carries is what InsertPassCarries needs to know of one metric with tiers.
@@ -79,10 +81,10 @@ type DiscountRule struct {
 func (s *Store) InsertDiscountLines(ctx context.Context, p Pass, rules []DiscountRule, queryID string) error {
 	rows := make([]string, len(rules))
 	for i, r := range rules {
-		rows[i] = fmt.Sprintf("(%d,%d,%s,%s,%s,%s,%s)", r.From.Unix(), min(r.To.Unix(), OpenEnd.Unix()), QuoteString(r.Metric), QuoteString(r.Scope), QuoteString(r.ID),
-			QuoteString(r.Rate.String()), QuoteString(r.Currency))
+		rows[i] = fmt.Sprintf("(%d,%d,%s,%s,%s,%s,%s)", r.From.Unix(), min(r.To.Unix(), OpenEnd.Unix()), sqltext.String(r.Metric), sqltext.String(r.Scope), sqltext.String(r.ID),
+			sqltext.String(r.Rate.String()), sqltext.String(r.Currency))
 	}
-	constant := "SELECT CAST(" + QuoteString("["+strings.Join(rows, ",")+"]") + ", 'Array(Tuple(UInt32, UInt32, String, String, String, String, String))')"
+	constant := "SELECT CAST(" + sqltext.String("["+strings.Join(rows, ",")+"]") + ", 'Array(Tuple(UInt32, UInt32, String, String, String, String, String))')"
 	text := strings.ReplaceAll(SQL("insert_discount_lines"), "/* DISCOUNTS */", constant)
 	if err := s.conn.Exec(p.bind(ctx, queryID, nil), text); err != nil {
 		return fmt.Errorf("insert_discount_lines: %w", describe(err))

@@ -11,6 +11,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // ClosedMonth is a month that is closed: what it consists of is frozen.
@@ -54,11 +55,11 @@ func withScopes(text string, windows []DueWindow) string {
 		if i > 0 {
 			list.WriteByte(',')
 		}
-		fmt.Fprintf(&list, "(%s,%d,%d,%d)", QuoteString(w.Scope), w.First.Unix(), w.Until.Unix(), w.again())
+		fmt.Fprintf(&list, "(%s,%d,%d,%d)", sqltext.String(w.Scope), w.First.Unix(), w.Until.Unix(), w.again())
 	}
 	list.WriteByte(']')
 	constant := "SELECT window.1 AS scope, toDateTime(window.2, 'UTC') AS first, toDateTime(window.3, 'UTC') AS until, window.4 AS again FROM (SELECT arrayJoin(CAST(" +
-		QuoteString(list.String()) + ", 'Array(Tuple(String, UInt32, UInt32, Int64))')) AS window)"
+		sqltext.String(list.String()) + ", 'Array(Tuple(String, UInt32, UInt32, Int64))')) AS window)"
 	return strings.ReplaceAll(text, "/* SCOPES */", constant)
 }
 
@@ -156,11 +157,11 @@ func (s *Store) DueDays(ctx context.Context, windows []DueWindow, period time.Du
 			if pairs.Len() > 1 {
 				pairs.WriteByte(',')
 			}
-			fmt.Fprintf(pairs, "(%d,%s)", day.Unix()/86400, QuoteString(name))
+			fmt.Fprintf(pairs, "(%d,%s)", day.Unix()/86400, sqltext.String(name))
 		}
 	}
 	pairs.WriteByte(']')
-	constant := "SELECT toDate(pair.1) AS day, pair.2 AS scope FROM (SELECT arrayJoin(CAST(" + QuoteString(pairs.String()) + ", 'Array(Tuple(UInt16, String))')) AS pair)"
+	constant := "SELECT toDate(pair.1) AS day, pair.2 AS scope FROM (SELECT arrayJoin(CAST(" + sqltext.String(pairs.String()) + ", 'Array(Tuple(UInt16, String))')) AS pair)"
 	text := strings.ReplaceAll(withScopes(SQL("due_days"), windows), "/* DAYS */", constant)
 	exact := WithParams(ctx, Params{"period": seconds, "from": days[0], "to": days[len(days)-1].AddDate(0, 0, 1)})
 	err = s.each(exact, "due_days", text, func(rows driver.Rows) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // KafkaEngine says how a server consumes the topics by itself: ClickHouse's own
@@ -53,7 +54,7 @@ type kafkaKind struct {
 func (o KafkaEngine) Statements() ([]string, error) {
 	common := kafkaKind{Brokers: strings.Join(o.Brokers, ","), Group: o.Group, Consumers: max(o.Consumers, 1), KeepSeconds: int64(o.Keep / time.Second)}
 	if o.Cluster != "" {
-		common.OnCluster = " ON CLUSTER " + quoteIdentifier(o.Cluster)
+		common.OnCluster = " ON CLUSTER " + sqltext.Name(o.Cluster)
 	}
 	switch {
 	case o.Mechanism != "" && o.TLS:
@@ -110,7 +111,7 @@ func (o KafkaEngine) Statements() ([]string, error) {
 	disk.Own = "JSONExtractString(record, 'device') AS device, " + unsigned(values...)
 	disk.Refuse = notUUID("instance_uuid") + `JSONExtractString(record, 'device') = '', 'field "device": is empty',
                    `
-	tmpl, err := template.New("").Funcs(template.FuncMap{"quote": QuoteString}).ParseFS(files, "kafka/*.sql")
+	tmpl, err := template.New("").Funcs(template.FuncMap{"quote": sqltext.String}).ParseFS(files, "kafka/*.sql")
 	if err != nil {
 		return nil, err
 	}

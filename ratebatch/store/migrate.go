@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // MinVersion is the oldest ClickHouse the schema works on: refreshable
@@ -180,7 +181,7 @@ func render(name, text string, o MigrateOptions) (string, error) {
 	onCluster := ""
 	suffix := ""
 	if o.Cluster != "" {
-		onCluster = " ON CLUSTER " + quoteIdentifier(o.Cluster)
+		onCluster = " ON CLUSTER " + sqltext.Name(o.Cluster)
 		suffix = "_local"
 	}
 	tmpl, err := template.New(name).Funcs(template.FuncMap{
@@ -238,11 +239,7 @@ func distributed(table, cluster string) string {
 		key = "0" // all on the first shard: small tables that are read whole
 	}
 	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %[1]s ON CLUSTER %[2]s AS %[1]s_local\nENGINE = Distributed(%[2]s, currentDatabase(), %[1]s_local, %[3]s)",
-		table, quoteIdentifier(cluster), key)
-}
-
-func quoteIdentifier(name string) string {
-	return "`" + strings.NewReplacer("\\", "\\\\", "`", "\\`").Replace(name) + "`"
+		table, sqltext.Name(cluster), key)
 }
 
 // MigrateResult says what Migrate did.
@@ -354,7 +351,7 @@ func tierRetention(r Retention) map[string]string {
 func (s *Store) setRetention(ctx context.Context, o MigrateOptions) error {
 	suffix := ""
 	if o.Cluster != "" {
-		suffix = "_local ON CLUSTER " + quoteIdentifier(o.Cluster)
+		suffix = "_local ON CLUSTER " + sqltext.Name(o.Cluster)
 	}
 	for table, ttl := range tierRetention(o.Retention) {
 		if err := s.conn.Exec(ctx, "ALTER TABLE "+table+suffix+" MODIFY TTL "+ttl+" SETTINGS materialize_ttl_after_modify = 0"); err != nil {

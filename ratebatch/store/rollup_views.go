@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // Tier is the statement of a refreshable view: tier_KIND.sql, the same text
@@ -39,11 +41,11 @@ func (k *tierKind) viewText(tier int, o MigrateOptions) string {
 	// A block is stamped when it arrives and visible when it is written; five
 	// minutes lie safely between.
 	since := "(SELECT toDateTime(ifNull(toUnixTimestamp(max(last_success_time)) - 300, 0), 'UTC') FROM system.view_refreshes" +
-		" WHERE database = currentDatabase() AND view = " + QuoteString(viewName(k.tiers[tier])) + ")"
+		" WHERE database = currentDatabase() AND view = " + sqltext.String(viewName(k.tiers[tier])) + ")"
 	// Buckets that began before it may have lost raw samples to the TTL.
 	oldest := "(SELECT toDateTime(if(keep = 0, 0, intDiv(toUnixTimestamp(now()) - least(keep, toUnixTimestamp(now()) - 3600), 3600) * 3600 + 3600), 'UTC')" +
 		" FROM (SELECT toUInt32OrZero(extract(any(create_table_query), 'TTL [^\\\\n]*?toIntervalSecond\\\\((\\\\d+)\\\\)')) AS keep FROM system.tables" +
-		" WHERE database = currentDatabase() AND name = " + QuoteString(samples) + "))"
+		" WHERE database = currentDatabase() AND name = " + sqltext.String(samples) + "))"
 	// With a known last refresh, reading starts at the earliest bucket touched since.
 	earliest := "(SELECT toDateTime(ifNull(minOrNull(intDiv(least(toUnixTimestamp64Milli(begin), toUnixTimestamp64Milli(ts) - 1), 1000 * " + width + ")), intDiv(toUnixTimestamp(now()), " + width + ")) * " + width + ", 'UTC')" +
 		" FROM " + samples + " WHERE ingested_at >= " + since + " OR ts > " + since + " - " + width + ")"

@@ -17,6 +17,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 //go:embed schema/*.sql queries/*.sql kafka/*.sql
@@ -92,7 +94,7 @@ func formatParam(value any) string {
 	case []string:
 		quoted := make([]string, len(v))
 		for i, item := range v {
-			quoted[i] = QuoteString(item)
+			quoted[i] = sqltext.String(item)
 		}
 		return "[" + strings.Join(quoted, ",") + "]"
 	case []time.Time:
@@ -110,7 +112,7 @@ func formatParam(value any) string {
 	case map[string]string:
 		pairs := make([]string, 0, len(v))
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			pairs = append(pairs, QuoteString(key)+":"+QuoteString(v[key]))
+			pairs = append(pairs, sqltext.String(key)+":"+sqltext.String(v[key]))
 		}
 		return "{" + strings.Join(pairs, ",") + "}"
 	case decimal.Decimal:
@@ -138,13 +140,6 @@ var paramEscaper = strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`, "\r", 
 // escapeParam writes a parameter's text the way the server's TSV-escaped form
 // of a parameter expects it.
 func escapeParam(text string) string { return paramEscaper.Replace(text) }
-
-var stringEscaper = strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\x00", `\0`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\b", `\b`, "\f", `\f`)
-
-// QuoteString returns text as a ClickHouse string literal. Only literals that
-// cannot be parameters, such as the folded constants of a pass, are written
-// this way.
-func QuoteString(text string) string { return "'" + stringEscaper.Replace(text) + "'" }
 
 // Exec runs the named query, which returns no rows.
 func (s *Store) Exec(ctx context.Context, name string, params Params) error {

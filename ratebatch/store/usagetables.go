@@ -9,6 +9,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // ScopeUsage says that a scope has usage in a region, and from when on.
@@ -35,16 +36,16 @@ func HourlyTiers() []UsageTable {
 
 // rows is the SELECT of scope, region, bucket and, of tiers, refreshed_at.
 func (t UsageTable) rows(refreshedSince bool) string {
-	scope := "toString(" + quoteIdentifier(t.Scope) + ")"
+	scope := "toString(" + sqltext.Name(t.Scope) + ")"
 	region := "''"
 	if t.Region != "" {
-		region = "toString(" + quoteIdentifier(t.Region) + ")"
+		region = "toString(" + sqltext.Name(t.Region) + ")"
 	}
 	parts := strings.Split(t.Table, ".")
 	for i := range parts {
-		parts[i] = quoteIdentifier(parts[i])
+		parts[i] = sqltext.Name(parts[i])
 	}
-	text := fmt.Sprintf("SELECT if(%[1]s = '', 'unattributed', %[1]s) AS scope, %[2]s AS region, toDateTime(%[3]s, 'UTC') AS bucket", scope, region, quoteIdentifier(t.Time))
+	text := fmt.Sprintf("SELECT if(%[1]s = '', 'unattributed', %[1]s) AS scope, %[2]s AS region, toDateTime(%[3]s, 'UTC') AS bucket", scope, region, sqltext.Name(t.Time))
 	if refreshedSince {
 		return text + ", refreshed_at FROM " + strings.Join(parts, ".") + " WHERE refreshed_at >= toDateTime({since:DateTime64(6, 'UTC')}, 'UTC')"
 	}

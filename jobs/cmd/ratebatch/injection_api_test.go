@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -161,7 +162,7 @@ func TestHostileRequestsAreValues(t *testing.T) {
 		if strings.TrimSpace(want) == "" {
 			continue
 		}
-		if got := b.text("SELECT toString(count()) FROM scopes WHERE scope = " + store.QuoteString(want)); got == "0" {
+		if got := b.text("SELECT toString(count()) FROM scopes WHERE scope = " + sqltext.String(want)); got == "0" {
 			t.Errorf("%s: the scope was not stored as it is", name)
 		}
 	}

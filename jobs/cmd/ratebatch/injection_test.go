@@ -16,7 +16,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
-	"github.com/ratebatch/ratebatch/ratebatch/store"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // hostile are texts that break what puts them into a statement, a line, a path
@@ -333,7 +333,7 @@ func (b *billed) hostileStatements(names []string, texts map[string]string) {
 		b.must(slices.Concat([]string{"reprocess", "add", "--now", at, "--reason", all}, span, scopes)...)
 	}, "reprocess_schedules")
 	b.changes("reprocess run", func() { b.must("reprocess", "run", "--now", at) }, append(jobsTables, "reprocess_schedules", "rated_lines", "period_commits", "pass_periods", "pass_lines", "late_looks", "complete_months", "plain_months", "retention_keys", "carry_looks", "pass_carries")...)
-	if got := b.text("SELECT toString(uniqExact(scope)) FROM current_commits WHERE revision > 0 AND reason = " + store.QuoteString(all)); got == "0" {
+	if got := b.text("SELECT toString(uniqExact(scope)) FROM current_commits WHERE revision > 0 AND reason = " + sqltext.String(all)); got == "0" {
 		b.Errorf("the reason of the reprocess did not come back")
 	}
 	b.changes("reset", func() {

@@ -16,7 +16,7 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/hashmap/casefile"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
 	"github.com/ratebatch/ratebatch/ratebatch/pricing"
-	"github.com/ratebatch/ratebatch/ratebatch/store"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // allPricers are the ways of pricing that need no ClickHouse, and the SQL of a
@@ -99,7 +99,7 @@ func (s *sqlPricer) Price(ctx context.Context, c *casefile.Case) ([]casefile.Ans
 	}
 	asked := map[int]bool{}
 	source := fmt.Sprintf(`(SELECT x.1 AS n, toDateTime(0, 'UTC') AS begin, '' AS scope, toLowCardinality(toString(x.1)) AS f_0, toDecimal128(x.2, 18) AS qty
-FROM (SELECT arrayJoin(CAST(%s, 'Array(Tuple(UInt32, String))')) AS x))`, store.QuoteString("["+strings.Join(rows, ",")+"]"))
+FROM (SELECT arrayJoin(CAST(%s, 'Array(Tuple(UInt32, String))')) AS x))`, sqltext.String("["+strings.Join(rows, ",")+"]"))
 	err = s.each(ctx, fmt.Sprintf("SELECT n, price, rule, bucket FROM (SELECT n, %s FROM (SELECT *, %s FROM %s) WHERE %s)", e.Columns, e.Inner, source, e.Guard), func(n int, a casefile.Answer, bucket string) {
 		asked[n] = true
 		if hashmap.Bucket(bucket) == hashmap.Rejected {
@@ -179,7 +179,7 @@ FROM (
                       FROM (SELECT arrayJoin(CAST(%s, 'Array(Tuple(UInt32, String, String))')) AS x)))
                   WHERE %s))
         ARRAY JOIN pieces_ AS piece_, arrayEnumerate(pieces_) AS place_))
-GROUP BY n`, e.Columns, e.Coefficient("t_", "piece_.1"), volume, pricing.Pieces("raw_", "hi_", "edges_"), edges, e.Inner, store.QuoteString("["+strings.Join(rows, ",")+"]"), e.Guard)
+GROUP BY n`, e.Columns, e.Coefficient("t_", "piece_.1"), volume, pricing.Pieces("raw_", "hi_", "edges_"), edges, e.Inner, sqltext.String("["+strings.Join(rows, ",")+"]"), e.Guard)
 	asked := 0
 	err = s.each(ctx, text, func(n int, a casefile.Answer, bucket string) {
 		asked++

@@ -23,6 +23,7 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
 	"github.com/ratebatch/ratebatch/ratebatch/engine/internal/endpoint"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // Formats of the files.
@@ -230,7 +231,7 @@ func measure(ctx context.Context, e *engine.Engine, t *Table) error {
 		for _, p := range []string{"UInt", "Int", "Decimal"} {
 			if strings.HasPrefix(c.typ, p) && !strings.HasPrefix(c.typ, "Interval") {
 				names = append(names, c.name)
-				query += ", toString(sum(" + quote(c.name) + "))"
+				query += ", toString(sum(" + sqltext.Name(c.name) + "))"
 			}
 		}
 	}
@@ -241,7 +242,7 @@ func measure(ctx context.Context, e *engine.Engine, t *Table) error {
 	for i := range sums {
 		targets = append(targets, &sums[i])
 	}
-	if err := e.Conn().QueryRow(ctx, query+" FROM "+quote(t.Name)+t.final()).Scan(targets...); err != nil {
+	if err := e.Conn().QueryRow(ctx, query+" FROM "+sqltext.Name(t.Name)+t.final()).Scan(targets...); err != nil {
 		return fmt.Errorf("measure: %w", err)
 	}
 	t.Rows, t.Digest, t.Sums = rows, digest, nil
@@ -365,7 +366,7 @@ func createTable(ctx context.Context, e *engine.Engine, m *Manifest, t Table) er
 		return nil
 	}
 	var rows uint64
-	if err := e.Conn().QueryRow(ctx, "SELECT count() FROM "+quote(t.Name)).Scan(&rows); err != nil {
+	if err := e.Conn().QueryRow(ctx, "SELECT count() FROM "+sqltext.Name(t.Name)).Scan(&rows); err != nil {
 		return err
 	}
 	if rows > 0 {
@@ -416,8 +417,4 @@ func loadTable(ctx context.Context, e *engine.Engine, m *Manifest, dir string, t
 		Err:  fmt.Errorf("table %s has %d rows with digest %s and sums %v after the load, the dump has %d with %s and %v", t.Name, got.Rows, got.Digest, got.Sums, t.Rows, t.Digest, t.Sums),
 		Hint: "do not use this database: the file is damaged, or a TTL or a merge removed rows that the dump has",
 	}
-}
-
-func quote(name string) string {
-	return "`" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(name) + "`"
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // writeFile makes a file from what fill writes; a partial one is removed.
@@ -47,9 +48,9 @@ func dumpNative(ctx context.Context, e *engine.Engine, path string, t *Table) er
 			return err
 		}
 		if e.ClientOptions().Protocol == clickhouse.HTTP {
-			err = download(ctx, e, "SELECT * FROM "+quote(t.Name)+t.final()+" FORMAT Native", z)
+			err = download(ctx, e, "SELECT * FROM "+sqltext.Name(t.Name)+t.final()+" FORMAT Native", z)
 		} else {
-			err = copyRows(ctx, e, "SELECT * FROM "+quote(t.Name)+t.final(), z)
+			err = copyRows(ctx, e, "SELECT * FROM "+sqltext.Name(t.Name)+t.final(), z)
 		}
 		return errors.Join(err, z.Close())
 	})
@@ -67,7 +68,7 @@ func loadNative(ctx context.Context, e *engine.Engine, path, table string) error
 	}
 	defer z.Close()
 	if e.ClientOptions().Protocol == clickhouse.HTTP {
-		return upload(ctx, e, "INSERT INTO "+quote(table)+" FORMAT Native", z)
+		return upload(ctx, e, "INSERT INTO "+sqltext.Name(table)+" FORMAT Native", z)
 	}
 	return insertBlocks(ctx, e, table, z)
 }
@@ -77,14 +78,14 @@ func loadNative(ctx context.Context, e *engine.Engine, path, table string) error
 func dumpParquet(ctx context.Context, e *engine.Engine, path string, t *Table) error {
 	if !e.Embedded() {
 		return writeFile(path, func(w io.Writer) error {
-			return download(ctx, e, "SELECT * FROM "+quote(t.Name)+t.final()+" FORMAT Parquet", w)
+			return download(ctx, e, "SELECT * FROM "+sqltext.Name(t.Name)+t.final()+" FORMAT Parquet", w)
 		})
 	}
 	structure, err := structureOf(ctx, e, t.Name)
 	if err != nil {
 		return err
 	}
-	err = e.Conn().Exec(e.WithFileAccess(ctx), "INSERT INTO FUNCTION file("+literal(path)+", 'Parquet', "+literal(structure)+") SELECT * FROM "+quote(t.Name)+t.final())
+	err = e.Conn().Exec(e.WithFileAccess(ctx), "INSERT INTO FUNCTION file("+literal(path)+", 'Parquet', "+literal(structure)+") SELECT * FROM "+sqltext.Name(t.Name)+t.final())
 	if err != nil {
 		return err
 	}
@@ -107,13 +108,13 @@ func loadParquet(ctx context.Context, e *engine.Engine, path, table string) erro
 			return err
 		}
 		defer func() { _ = file.Close() }()
-		return upload(ctx, e, "INSERT INTO "+quote(table)+" FORMAT Parquet", file)
+		return upload(ctx, e, "INSERT INTO "+sqltext.Name(table)+" FORMAT Parquet", file)
 	}
 	structure, err := structureOf(ctx, e, table)
 	if err != nil {
 		return err
 	}
-	return e.Conn().Exec(e.WithFileAccess(ctx), "INSERT INTO "+quote(table)+" SELECT * FROM file("+literal(path)+", 'Parquet', "+literal(structure)+")")
+	return e.Conn().Exec(e.WithFileAccess(ctx), "INSERT INTO "+sqltext.Name(table)+" SELECT * FROM file("+literal(path)+", 'Parquet', "+literal(structure)+")")
 }
 
 // structureOf gives the columns' types, which Parquet keeps in part only.
@@ -124,7 +125,7 @@ func structureOf(ctx context.Context, e *engine.Engine, table string) (string, e
 	}
 	parts := make([]string, len(columns))
 	for i, c := range columns {
-		parts[i] = quote(c.name) + " " + c.typ
+		parts[i] = sqltext.Name(c.name) + " " + c.typ
 	}
 	return strings.Join(parts, ", "), nil
 }
@@ -279,7 +280,7 @@ func insertBlocks(ctx context.Context, e *engine.Engine, table string, r io.Read
 		} else if err != nil {
 			return err
 		}
-		batch, err := e.Conn().PrepareBatch(ctx, "INSERT INTO "+quote(table))
+		batch, err := e.Conn().PrepareBatch(ctx, "INSERT INTO "+sqltext.Name(table))
 		if err != nil {
 			return err
 		}

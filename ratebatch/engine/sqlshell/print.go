@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // Formats are how results can be printed.
@@ -126,7 +128,7 @@ func text(v any) string {
 
 func quoted(v any) string {
 	if s, ok := v.(string); ok {
-		return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
+		return sqltext.String(s)
 	}
 	return text(v)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ratebatch/ratebatch/ratebatch/engine/internal/chdb"
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // MaxBufferedResult is how many bytes (of columns in memory) a result may have
@@ -317,7 +318,7 @@ func (s *Server) preparation(r *http.Request, req *request) preparation {
 			p.comment = x.value + " "
 			continue
 		}
-		p.set += ", " + x.name + " = " + quote(x.value)
+		p.set += ", " + x.name + " = " + sqltext.String(x.value)
 	}
 	if r.Method == http.MethodGet {
 		p.set += ", readonly = 2" // as a server does: a GET cannot change anything
@@ -329,23 +330,23 @@ func (s *Server) preparation(r *http.Request, req *request) preparation {
 // a statement is found, to be killed, by the session's tag in its log_comment.
 func (p preparation) apply(conn *chdb.Conn, tag string) error {
 	if p.database != "" {
-		if err := conn.Exec("USE " + backQuote(p.database)); err != nil {
+		if err := conn.Exec("USE " + sqltext.Name(p.database)); err != nil {
 			return err
 		}
 	}
 	// The comment goes first: after readonly nothing can be set.
-	return conn.Exec(strings.Replace(p.set, "SET ", "SET log_comment = "+quote(tag)+", ", 1))
+	return conn.Exec(strings.Replace(p.set, "SET ", "SET log_comment = "+sqltext.String(tag)+", ", 1))
 }
 
 func (t externalTable) create(conn *chdb.Conn) error {
-	if err := conn.Exec("CREATE TEMPORARY TABLE " + backQuote(t.name) + " (" + t.structure + ")"); err != nil {
+	if err := conn.Exec("CREATE TEMPORARY TABLE " + sqltext.Name(t.name) + " (" + t.structure + ")"); err != nil {
 		return err
 	}
 	format := t.format
 	if format == "" {
 		format = "TabSeparated"
 	}
-	in, err := conn.Insert("INSERT INTO "+backQuote(t.name), format, nil)
+	in, err := conn.Insert("INSERT INTO "+sqltext.Name(t.name), format, nil)
 	if err != nil {
 		return err
 	}
@@ -355,14 +356,6 @@ func (t externalTable) create(conn *chdb.Conn) error {
 	}
 	_, err = in.Done()
 	return err
-}
-
-func quote(s string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
-}
-
-func backQuote(s string) string {
-	return "`" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(s) + "`"
 }
 
 func randomHex(bytes int) string {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
 
 // begin registers a statement, unless the engine is leaving.
@@ -58,7 +60,7 @@ func (s *Server) endNow(run *running) {
 		case <-time.After(pause):
 		}
 		s.control.Lock()
-		err := s.root.Exec("KILL QUERY WHERE Settings['log_comment'] = " + quote(run.tag) + " ASYNC")
+		err := s.root.Exec("KILL QUERY WHERE Settings['log_comment'] = " + sqltext.String(run.tag) + " ASYNC")
 		s.control.Unlock()
 		if err != nil {
 			s.o.Log.Error("kill a statement", "query_id", run.id, "err", err)

@@ -1,6 +1,10 @@
 package endpoint
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
+)
 
 // Split cuts a text into statements at ';' and \G. It gives the statements
 // that are complete, each with what ended it, and the rest.
@@ -80,7 +84,7 @@ func RenameDatabase(statement, from, to string) string {
 			continue
 		}
 		b.WriteString(statement[done:t.start])
-		b.WriteString(backQuote(to))
+		b.WriteString(sqltext.Name(to))
 		done = t.end
 	}
 }
