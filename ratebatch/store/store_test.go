@@ -70,7 +70,7 @@ func TestMigrateMakesAgainWhatHoldsNoState(t *testing.T) {
 		t.Errorf("missing %v, lost %v, %v", missing, lost, err)
 	}
 	result, err := s.Migrate(t.Context(), store.MigrateOptions{})
-	if err != nil || !slices.Equal(result.Applied, []string{"001_port_samples", "012_instances_mv", "017_port_volume_5min_refresh", "040_rated", "059_rated"}) {
+	if err != nil || !slices.Equal(result.Applied, []string{"001_port_samples", "012_instances_mv", "017_port_volume_5min_refresh", "040_rated", "059_rated", "088_rated"}) {
 		t.Errorf("made again: %v, %v", result.Applied, err)
 	}
 	if missing, _, err := s.Missing(t.Context()); err != nil || !slices.Equal(missing, []string{"leases"}) {
@@ -283,7 +283,7 @@ func TestParamsCarryAnyText(t *testing.T) {
 				t.Fatal(err)
 			}
 			if literal != text {
-				t.Errorf("QuoteString came back as %.80q, want %.80q", literal, text)
+				t.Errorf("the literal came back as %.80q, want %.80q", literal, text)
 			}
 		})
 	}
