@@ -9,7 +9,7 @@ import (
 
 // What people asked for wrongly is said, and said so that the next try is right.
 func TestMistypedNamesAreTold(t *testing.T) {
-	flags, e := database(t)
+	flags, e := sharedDatabase(t)
 	say := func(args ...string) (int, string) {
 		t.Helper()
 		code, stdout, stderr := cli(t, append(append([]string{}, flags...), args...)...)

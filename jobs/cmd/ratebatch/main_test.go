@@ -23,6 +23,7 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
 	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
+	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
 
 // envProgram makes the test binary be the program itself, for tests that kill it.
@@ -90,13 +91,19 @@ services:
       - {cost: "0.0000001", type: flat}
 `
 
-// database makes a migrated database with two projects' usage on the shared
-// engine and returns the flags that lead to it.
+// sharedDatabase gives the shared database, emptied, with two projects' usage and the
+// flags that lead to it.
+func sharedDatabase(t testing.TB) (flags []string, e *engine.Engine) {
+	t.Helper()
+	e = storetest.Shared(t)
+	return twoProjects(t, e), e
+}
+
+// database is sharedDatabase in one of its own, for what looks at views that refresh.
 func database(t testing.TB) (flags []string, e *engine.Engine) {
 	t.Helper()
 	o := enginetest.Options(t)
-	flags = []string{"--data", o.DataDir, "--database", o.Database}
-	must(t, append(flags, "migrate", "--retention", "40y")...)
+	must(t, "--data", o.DataDir, "--database", o.Database, "migrate", "--retention", "40y")
 	o.Create = true
 	e, err := engine.Open(t.Context(), o)
 	if err != nil {
@@ -107,6 +114,13 @@ func database(t testing.TB) (flags []string, e *engine.Engine) {
 			t.Error(err)
 		}
 	})
+	return twoProjects(t, e), e
+}
+
+// twoProjects fills an empty database with usage, a watermark and a plan.
+func twoProjects(t testing.TB, e *engine.Engine) (flags []string) {
+	t.Helper()
+	flags = []string{"--data", enginetest.Options(t).DataDir, "--database", e.Database()}
 	for _, statement := range []string{
 		`INSERT INTO instance_metrics_hourly (bucket, region, instance_uuid, project_id, flavor_name, vcpus, instance_name, samples, samples_ended, covered_seconds, memory_actual_byte_seconds)
 		 SELECT toDateTime('2026-11-01 00:00:00', 'UTC') + 3600 * intDiv(number, 20), 'one', reinterpret(sipHash128(number % 20), 'UUID'), concat('project-', toString(number % 2)), 'm1', 1, 'vm', 60, 60, 3600, toDecimal128(cityHash64(number), 3)
@@ -122,7 +136,7 @@ func database(t testing.TB) (flags []string, e *engine.Engine) {
 		t.Fatal(err)
 	}
 	must(t, append(flags, "plan", "apply", file)...)
-	return flags, e
+	return flags
 }
 
 var now = []string{"--now", "2026-11-10T00:00:00Z"}
@@ -138,7 +152,7 @@ func totals(t testing.TB, e *engine.Engine) string {
 }
 
 func TestRateTwice(t *testing.T) {
-	flags, e := database(t)
+	flags, e := sharedDatabase(t)
 	first := rateJSON(t, must(t, append(append(flags, "rate", "--output", "json"), now...)...))
 	if first.Periods != 96 || first.Scopes != 2 || first.Lines != 20*48*3 || len(first.Price) != 1 || first.RunID == "" {
 		t.Errorf("first run: %+v", first)
@@ -160,7 +174,7 @@ func TestRateTwice(t *testing.T) {
 }
 
 func TestRateDryRunWritesNothing(t *testing.T) {
-	flags, e := database(t)
+	flags, e := sharedDatabase(t)
 	count := func() (n uint64) {
 		for _, table := range []string{"rated_lines", "period_commits", "pass_periods", "pass_lines", "job_runs", "leases", "void_attempts"} {
 			var rows uint64
@@ -215,13 +229,16 @@ func killer(t *testing.T, e *engine.Engine, text string, strike func()) *url.URL
 // A run that is killed with SIGKILL between the lines and the commit leaves
 // nothing that counts, and the next one ends with a clean run's totals.
 func TestRateKilledBeforeItsCommits(t *testing.T) {
-	clean, cleanEngine := database(t)
-	must(t, append(append(clean, "rate"), now...)...)
-	want := totals(t, cleanEngine)
+	flags, e := sharedDatabase(t)
+	must(t, append(append(flags, "rate"), now...)...)
+	want := totals(t, e)
 
 	for _, statement := range []string{"INSERT INTO rated_lines", "INSERT INTO pass_lines", "INSERT INTO period_commits"} {
 		t.Run(statement, func(t *testing.T) {
-			flags, e := database(t)
+			if err := storetest.Empty(t.Context(), store.New(e.Conn(), e.Database())); err != nil {
+				t.Fatal(err)
+			}
+			twoProjects(t, e)
 			var process *exec.Cmd
 			proxy := killer(t, e, statement, func() { _ = process.Process.Kill() })
 			auth := e.ClientOptions().Auth
@@ -261,7 +278,7 @@ func TestRateKilledBeforeItsCommits(t *testing.T) {
 }
 
 func TestSecondRateExitsAtOnce(t *testing.T) {
-	flags, e := database(t)
+	flags, e := sharedDatabase(t)
 	s := store.New(e.Conn(), e.Database())
 	if err := s.Exec(t.Context(), "lease_beat", store.Params{"name": "rate", "holder": "elsewhere boot 1 1 run", "state": "claimed", "claimed_at": time.Now()}); err != nil {
 		t.Fatal(err)
@@ -273,7 +290,7 @@ func TestSecondRateExitsAtOnce(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	flags, _ := database(t)
+	flags, _ := sharedDatabase(t)
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)
@@ -359,7 +376,7 @@ func rewriter(t *testing.T, e *engine.Engine, from, to string) *url.URL {
 }
 
 func TestServerOlderThanTheSchemaNeeds(t *testing.T) {
-	_, e := database(t)
+	_, e := sharedDatabase(t)
 	server := rewriter(t, e, "SELECT version()", "SELECT '23.8.16.40'")
 	code, _, stderr := cli(t, "--clickhouse", server.String(), "--database", e.Database(), "migrate")
 	if code != ratebatch.ExitConfig || !strings.Contains(stderr, "23.8.16.40") || !strings.Contains(stderr, store.MinVersion) {
@@ -368,7 +385,7 @@ func TestServerOlderThanTheSchemaNeeds(t *testing.T) {
 }
 
 func TestWrongPassword(t *testing.T) {
-	_, e := database(t)
+	_, e := sharedDatabase(t)
 	server, err := url.Parse(e.URL())
 	if err != nil {
 		t.Fatal(err)

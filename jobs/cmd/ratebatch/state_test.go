@@ -312,7 +312,7 @@ func TestTimeoutsAndWaiting(t *testing.T) {
 		b.fails(ratebatch.ExitLeaseHeld, "another run holds the lease", append(command, "--now", at)...)
 	}
 	go func() {
-		time.Sleep(2 * time.Second)
+		time.Sleep(300 * time.Millisecond)
 		held["state"] = "released"
 		if err := b.s.Exec(t.Context(), "lease_beat", held); err != nil {
 			t.Error(err)
