@@ -199,9 +199,13 @@ func (j *Job) reach(ctx context.Context, client *kgo.Client) error {
 
 // open looks at the topics: that they are there, and which ones they are.
 func (s *session) open(ctx context.Context) error {
-	meta, err := s.admin.Metadata(ctx, s.job.Options.Topics.All()...)
+	var meta kadm.Metadata
+	err := s.job.retry(ctx, "ask Kafka for the topics", func(ctx context.Context) (err error) {
+		meta, err = s.admin.Metadata(ctx, s.job.Options.Topics.All()...) // a broker may restart at this very moment
+		return err
+	})
 	if err != nil {
-		return &ratebatch.TryAgainError{Err: fmt.Errorf("kafka metadata: %w", err)}
+		return fmt.Errorf("kafka metadata: %w", err)
 	}
 	s.source = meta.Cluster + "/" + s.job.Options.Group
 	var partitions []place
