@@ -146,7 +146,7 @@ func (b *billed) file(name, text string) string {
 }
 
 // hostileRow is what is billed of one hostile text: usage whose every text it is.
-type hostileRow struct{ scope, region, flavor, name, rule, price string }
+type hostileRow struct{ scope, region, flavor, name, price string }
 
 // Whatever usage and plans call things, it is billed under that name, byte for
 // byte, at that name's price, and comes out of the files so; nothing else in the

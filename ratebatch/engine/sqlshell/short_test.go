@@ -22,7 +22,7 @@ func TestExceptionsAreShort(t *testing.T) {
 			t.Errorf("short(%s)\n = %s\nwant %s", message, got, want)
 		}
 	}
-	if got := short(io.EOF); got != io.EOF {
+	if got := short(io.EOF); !errors.Is(got, io.EOF) || got.Error() != io.EOF.Error() {
 		t.Errorf("short(EOF) = %v", got)
 	}
 }
