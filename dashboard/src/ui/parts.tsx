@@ -214,7 +214,9 @@ export function Difference({ value, percent, unit }: { value: string | null; per
   return (
     <span className={s > 0 ? "up" : s < 0 ? "down" : ""}>
       <Dec value={value} plus unit={unit} />
-      {percent !== null ? <span className="small nowrap"> ({s > 0 ? "+" : ""}{format(percent, 1).text} %)</span> : null}
+      {/* A blank outside the span, where a narrow tile may break the line. */}
+      {percent !== null ? " " : ""}
+      {percent !== null ? <span className="small nowrap">({s > 0 ? "+" : ""}{format(percent, 1).text} %)</span> : null}
     </span>
   );
 }
