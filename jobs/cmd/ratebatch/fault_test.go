@@ -297,7 +297,7 @@ func sampled(j faultJob, i int, text string) bool {
 	case j.name == "rate":
 		return true
 	case j.plan != "":
-		return slices.ContainsFunc([]string{"INSERT INTO pass_carries", "INSERT INTO carry_looks", "INSERT INTO rated_lines"}, func(word string) bool { return strings.Contains(text, word) })
+		return slices.ContainsFunc([]string{"INSERT INTO pass_carries", "INSERT INTO carry_looks"}, func(word string) bool { return strings.Contains(text, word) })
 	default:
 		return i%3 == 0
 	}
