@@ -101,12 +101,14 @@ func (s *Store) PortPoints(ctx context.Context, tier string, f UsageFilter) ([]P
 	return s.points(ctx, "web_port_"+tier, f, 2, true)
 }
 
-// NodeDiskPoints are DiskPoints of all instances of a host together.
+// NodeDiskPoints are DiskPoints of all instances of a host together, of a tier
+// other than raw.
 func (s *Store) NodeDiskPoints(ctx context.Context, tier string, f UsageFilter) ([]Point, error) {
 	return s.points(ctx, "web_node_disk_"+tier, f, 4, false)
 }
 
-// NodePortPoints are PortPoints of all instances of a host together.
+// NodePortPoints are PortPoints of all instances of a host together, of a tier
+// other than raw.
 func (s *Store) NodePortPoints(ctx context.Context, tier string, f UsageFilter) ([]Point, error) {
 	return s.points(ctx, "web_node_port_"+tier, f, 2, false)
 }

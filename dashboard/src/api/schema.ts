@@ -1036,6 +1036,8 @@ export interface components {
         host: string;
         /** @description 6h reads raw samples, 12h and 24h the 5-minute tier, 7d the hourly one */
         range: "6h" | "12h" | "24h" | "7d";
+        /** @description 6h, 12h and 24h read the 5-minute tier, 7d the hourly one */
+        nodeRange: "6h" | "12h" | "24h" | "7d";
         /** @description where the range ends; default now */
         rangeEnd: string;
         month: string;
@@ -1258,8 +1260,8 @@ export interface operations {
     nodeSeries: {
         parameters: {
             query?: {
-                /** @description 6h reads raw samples, 12h and 24h the 5-minute tier, 7d the hourly one */
-                range?: components["parameters"]["range"];
+                /** @description 6h, 12h and 24h read the 5-minute tier, 7d the hourly one */
+                range?: components["parameters"]["nodeRange"];
                 /** @description where the range ends; default now */
                 end?: components["parameters"]["rangeEnd"];
             };

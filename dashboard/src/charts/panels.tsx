@@ -56,7 +56,7 @@ function One({ want, answer, group }: { want: Wanted; answer: SeriesAnswer; grou
   if (!d) {
     return (
       <Empty title="Nothing was measured">
-        in this range. {answer.range === "6h" ? "Raw samples are kept for hours only; a longer range reads the tiers." : ""}
+        in this range. {answer.tier === "raw" ? "Raw samples are kept for hours only; a longer range reads the tiers." : ""}
       </Empty>
     );
   }
