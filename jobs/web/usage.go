@@ -263,11 +263,8 @@ func (s *Server) nodeSeries(ctx context.Context, c *call) (any, error) {
 	if err := c.knownHost(ctx, f); err != nil {
 		return nil, err
 	}
-	var disk, port []store.Point
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) { disk, err = c.store.NodeDiskPoints(ctx, x.tier, f); return err })
-	group.Go(func() (err error) { port, err = c.store.NodePortPoints(ctx, x.tier, f); return err })
-	if err := group.Wait(); err != nil {
+	disk, port, err := c.store.NodePoints(ctx, x.tier, f)
+	if err != nil {
 		return nil, err
 	}
 	return x.answer([]panel{newPanel("disk", x, disk, diskMeasures), newPanel("network", x, port, portMeasures)}), nil

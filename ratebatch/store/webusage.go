@@ -6,6 +6,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 )
 
 // Instance is an instance as it was seen last, or one stretch of its history.
@@ -63,10 +64,12 @@ type UsageFilter struct {
 	Host     string
 	Project  string // empty: any
 	From, To time.Time
+
+	on []uuid.UUID // the instances of Host
 }
 
 func (f UsageFilter) params() Params {
-	return Params{"region": f.Region, "instance": f.Instance, "host": f.Host, "project": f.Project, "from": f.From, "to": f.To}
+	return Params{"ids": f.on, "region": f.Region, "instance": f.Instance, "host": f.Host, "project": f.Project, "from": f.From, "to": f.To}
 }
 
 // Tiers that charts are read from.
@@ -101,16 +104,25 @@ func (s *Store) PortPoints(ctx context.Context, tier string, f UsageFilter) ([]P
 	return s.points(ctx, "web_port_"+tier, f, 2, true)
 }
 
-// NodeDiskPoints are DiskPoints of all instances of a host together, of a tier
-// other than raw.
-func (s *Store) NodeDiskPoints(ctx context.Context, tier string, f UsageFilter) ([]Point, error) {
-	return s.points(ctx, "web_node_disk_"+tier, f, 4, false)
+// NodePoints are DiskPoints and PortPoints of all instances of a host together,
+// of a tier other than raw.
+func (s *Store) NodePoints(ctx context.Context, tier string, f UsageFilter) (disk, port []Point, err error) {
+	if f.on, err = s.instancesOn(ctx, f); err != nil || len(f.on) == 0 {
+		return nil, nil, err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { disk, err = s.points(ctx, "web_node_disk_"+tier, f, 4, false); return err })
+	group.Go(func() (err error) { port, err = s.points(ctx, "web_node_port_"+tier, f, 2, false); return err })
+	err = group.Wait()
+	return disk, port, err
 }
 
-// NodePortPoints are PortPoints of all instances of a host together, of a tier
-// other than raw.
-func (s *Store) NodePortPoints(ctx context.Context, tier string, f UsageFilter) ([]Point, error) {
-	return s.points(ctx, "web_node_port_"+tier, f, 2, false)
+// instancesOn are the instances that were on the host of a filter.
+func (s *Store) instancesOn(ctx context.Context, f UsageFilter) ([]uuid.UUID, error) {
+	return Collect(ctx, s, "web_node_seen", Params{"region": f.Region, "host": f.Host, "project": f.Project, "from": f.From, "to": f.To}, func(rows driver.Rows) (id uuid.UUID, err error) {
+		err = rows.Scan(&id)
+		return id, err
+	})
 }
 
 func (s *Store) points(ctx context.Context, query string, f UsageFilter, values int, resource bool) ([]Point, error) {
@@ -142,6 +154,10 @@ type InstanceUsage struct {
 // NodeInstances are the instances of a host with their usage of a window of
 // whole hours.
 func (s *Store) NodeInstances(ctx context.Context, f UsageFilter) ([]InstanceUsage, error) {
+	var err error
+	if f.on, err = s.instancesOn(ctx, f); err != nil || len(f.on) == 0 {
+		return nil, err
+	}
 	return Collect(ctx, s, "web_node_instances", f.params(), func(rows driver.Rows) (InstanceUsage, error) {
 		u := InstanceUsage{Instance: Instance{Region: f.Region, Host: f.Host}}
 		x := &u.Instance

@@ -1,8 +1,8 @@
 -- name:    web_node_disk_hourly
 -- purpose: Rates per second of all instances of a host, one row per bucket.
--- params:  region String, host String, project String ('' for any), from, to DateTime('UTC')
+-- params:  ids Array(UUID), region String, host String, project String ('' for any), from, to DateTime('UTC')
 -- reads:   disk_metrics_hourly of the host's instances
--- why:     no key begins with host, so the hourly tier says which instances to look at: an instance that stayed on the host for less than an hour may be missed.
+-- why:     no key begins with host, so web_node_seen says which instances to look at.
 --          Of rows with one key the fullest counts, then the newest: LIMIT 1 BY picks it among the few rows of these instances, where FINAL
 --          would merge the granules around them, and argMax over so many columns costs as much again. A row's host is looked at after that.
 SELECT at, round(sum(read_bytes_of), 3) AS read_bytes_rate, round(sum(write_bytes_of), 3) AS write_bytes_rate, round(sum(read_requests_of), 3) AS read_requests_rate, round(sum(write_requests_of), 3) AS write_requests_rate
@@ -11,9 +11,7 @@ FROM (
     FROM (
         SELECT bucket, instance_uuid, device, host, covered_seconds, read_bytes, write_bytes, read_requests, write_requests
         FROM disk_metrics_hourly
-        WHERE region = {region:String} AND ({project:String} = '' OR project_id = {project:String}) AND bucket >= {from:DateTime('UTC')} AND bucket < {to:DateTime('UTC')} AND instance_uuid IN (
-            SELECT h.instance_uuid FROM instance_metrics_hourly AS h
-            WHERE h.region = {region:String} AND h.host = {host:String} AND h.bucket >= toStartOfHour({from:DateTime('UTC')}) AND h.bucket < {to:DateTime('UTC')})
+        WHERE region = {region:String} AND ({project:String} = '' OR project_id = {project:String}) AND bucket >= {from:DateTime('UTC')} AND bucket < {to:DateTime('UTC')} AND instance_uuid IN {ids:Array(UUID)}
         ORDER BY samples DESC, refreshed_at DESC
         LIMIT 1 BY instance_uuid, device, bucket, project_id, user_id, flavor_name, vcpus, image_id)
     WHERE host = {host:String} AND covered_seconds > 0

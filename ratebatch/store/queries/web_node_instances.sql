@@ -1,13 +1,10 @@
 -- name:    web_node_instances
 -- purpose: The instances of a host and what each used in a window.
--- params:  region String, host String, project String ('' for any), from, to DateTime('UTC')   whole hours
--- reads:   the hourly tiers: by host which instances, then those
+-- params:  ids Array(UUID), region String, host String, project String ('' for any), from, to DateTime('UTC')   whole hours
+-- reads:   the hourly tiers, of the instances that web_node_seen found
 -- why:     LIMIT 1 BY picks the fullest and then the newest row of each key among the few rows of these instances; FINAL would look at
 --          every instance's. A row's host is looked at after that.
-WITH seen AS (
-    SELECT DISTINCT s.instance_uuid AS instance_uuid FROM instance_metrics_hourly AS s
-    WHERE s.region = {region:String} AND s.host = {host:String} AND s.bucket >= {from:DateTime('UTC')} AND s.bucket < {to:DateTime('UTC')}),
-on_host AS (
+WITH on_host AS (
     SELECT h.instance_uuid AS instance_uuid, argMax(h.instance_name, h.bucket) AS name, argMax(h.project_id, h.bucket) AS project_id, argMax(h.user_id, h.bucket) AS user_id,
            argMax(h.flavor_name, h.bucket) AS flavor_name, argMax(h.vcpus, h.bucket) AS vcpus, argMax(h.image_id, h.bucket) AS image_id,
            min(h.bucket) AS first_seen, max(h.bucket) + 3600 AS last_seen,
@@ -16,7 +13,7 @@ on_host AS (
     FROM (
         SELECT instance_uuid, bucket, instance_name, project_id, user_id, flavor_name, vcpus, image_id, host, covered_seconds, cpu_pct_avg, memory_actual_bytes_avg
         FROM instance_metrics_hourly
-        WHERE region = {region:String} AND ({project:String} = '' OR project_id = {project:String}) AND bucket >= {from:DateTime('UTC')} AND bucket < {to:DateTime('UTC')} AND instance_uuid IN (SELECT instance_uuid FROM seen)
+        WHERE region = {region:String} AND ({project:String} = '' OR project_id = {project:String}) AND bucket >= {from:DateTime('UTC')} AND bucket < {to:DateTime('UTC')} AND instance_uuid IN {ids:Array(UUID)}
         ORDER BY samples DESC, refreshed_at DESC
         LIMIT 1 BY instance_uuid, bucket, project_id, user_id, flavor_name, vcpus, image_id) AS h
     WHERE h.host = {host:String} AND covered_seconds > 0
@@ -27,7 +24,7 @@ FROM on_host AS i
 LEFT JOIN (
     SELECT instance_uuid, sum(rx_bytes + tx_bytes) AS bytes FROM (
         SELECT instance_uuid, host, rx_bytes, tx_bytes FROM port_volume_hourly
-        WHERE region = {region:String} AND ({project:String} = '' OR project_id = {project:String}) AND bucket >= {from:DateTime('UTC')} AND bucket < {to:DateTime('UTC')} AND instance_uuid IN (SELECT instance_uuid FROM seen)
+        WHERE region = {region:String} AND ({project:String} = '' OR project_id = {project:String}) AND bucket >= {from:DateTime('UTC')} AND bucket < {to:DateTime('UTC')} AND instance_uuid IN {ids:Array(UUID)}
         ORDER BY samples DESC, refreshed_at DESC
         LIMIT 1 BY instance_uuid, port_uuid, bucket, network_uuid, project_id, user_id, flavor_name, vcpus, image_id)
     WHERE host = {host:String}
@@ -35,7 +32,7 @@ LEFT JOIN (
 LEFT JOIN (
     SELECT instance_uuid, sum(read_bytes + write_bytes) AS bytes FROM (
         SELECT instance_uuid, host, read_bytes, write_bytes FROM disk_metrics_hourly
-        WHERE region = {region:String} AND ({project:String} = '' OR project_id = {project:String}) AND bucket >= {from:DateTime('UTC')} AND bucket < {to:DateTime('UTC')} AND instance_uuid IN (SELECT instance_uuid FROM seen)
+        WHERE region = {region:String} AND ({project:String} = '' OR project_id = {project:String}) AND bucket >= {from:DateTime('UTC')} AND bucket < {to:DateTime('UTC')} AND instance_uuid IN {ids:Array(UUID)}
         ORDER BY samples DESC, refreshed_at DESC
         LIMIT 1 BY instance_uuid, device, bucket, project_id, user_id, flavor_name, vcpus, image_id)
     WHERE host = {host:String}
