@@ -29,7 +29,7 @@ import (
 )
 
 // envFaults set to all breaks every statement in every way, which takes half an
-// hour. Otherwise each statement of rate, and every third of the other jobs, that writes is broken in one way, in turn, those
+// hour. Otherwise each statement of rate, and every sixth of the other jobs, that writes is broken in one way, in turn, those
 // that write lines and commits in the middle as well, and one in 24 that only
 // read: being dead there is being dead before the next one that writes.
 const envFaults = "RATEBATCH_TEST_FAULTS"
@@ -292,15 +292,15 @@ func TestEveryStatementMayBreak(t *testing.T) {
 
 // sampled says whether a run that does not break every statement breaks this one:
 // of rate all, of plans with tiers what only they have, of the others, and of what takes
-// longest, every third.
+// longest, every sixth.
 func sampled(j faultJob, i int, text string) bool {
 	switch {
 	case j.name == "rate":
 		return true
 	case j.plan != "":
-		return (j.name == "rate with tiers" || i%3 == 0) && slices.ContainsFunc([]string{"INSERT INTO pass_carries", "INSERT INTO carry_looks"}, func(word string) bool { return strings.Contains(text, word) })
+		return (j.name == "rate with tiers" || i%6 == 0) && slices.ContainsFunc([]string{"INSERT INTO pass_carries", "INSERT INTO carry_looks"}, func(word string) bool { return strings.Contains(text, word) })
 	default:
-		return i%3 == 0
+		return i%6 == 0
 	}
 }
 
