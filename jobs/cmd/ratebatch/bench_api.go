@@ -155,7 +155,8 @@ func (c *apiCloud) kept(ctx context.Context) (bool, error) {
 // fill writes 24 hours of tiers, 6 of samples, and lines of all hours but the
 // last. Most of it comes in the tables' own order, as if it had been merged: what
 // merging costs is a figure of the tiers' benchmark. The last hour comes bucket
-// by bucket, in parts of its own, as the views write it.
+// by bucket, in parts of its own, as the views write it; of the tiers these are
+// merged as far as the engine merges them at once, of samples they are left.
 func (c apiCloud) fill(ctx context.Context) error {
 	// The views would read all of it again.
 	for _, table := range []string{"port_volume", "instance_metrics", "disk_metrics"} {
@@ -180,6 +181,9 @@ func (c apiCloud) fill(ctx context.Context) error {
 			}
 		}
 	}
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
 	for _, text := range []string{
 		`INSERT INTO instances SELECT region, instance_uuid, project_id, user_id, flavor_name, vcpus, image_id, instance_name, min(bucket), max(bucket) + 3600 FROM instance_metrics_hourly GROUP BY ALL`,
 		`INSERT INTO hosts SELECT region, host, min(bucket), max(bucket) + 3600, max(bucket) + 3600 FROM instance_metrics_hourly GROUP BY region, host`,
@@ -200,6 +204,35 @@ func (c apiCloud) fill(ctx context.Context) error {
 		}
 		if err := c.rate(ctx, hour, hour+1); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// settle lets the engine merge the tiers' parts until it finds nothing worth it,
+// as it does on a live server: there no twelve parts of an hour lie side by side.
+func (c apiCloud) settle(ctx context.Context) error {
+	for _, verb := range []string{"START", "STOP"} {
+		for _, table := range []string{"port_volume", "instance_metrics", "disk_metrics"} {
+			for _, tier := range []string{"_5min", "_hourly"} {
+				if err := c.s.Conn().Exec(ctx, "SYSTEM "+verb+" MERGES "+table+tier); err != nil {
+					return err
+				}
+			}
+		}
+		for idle := 0; verb == "START" && idle < 3; idle++ {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Second):
+			}
+			var merging uint64
+			if err := c.s.Conn().QueryRow(ctx, "SELECT count() FROM system.merges WHERE database = currentDatabase()").Scan(&merging); err != nil {
+				return err
+			}
+			if merging > 0 {
+				idle = -1
+			}
 		}
 	}
 	return nil
