@@ -173,7 +173,7 @@ func TestTheUnitIsValidAndTight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unit = strings.ReplaceAll(unit, "/usr/local/bin/ratebatch-agent", self)
+	unit = strings.ReplaceAll(unit, "/usr/bin/ratebatch-agent", self)
 	file := filepath.Join(t.TempDir(), "ratebatch-agent.service")
 	if err := os.WriteFile(file, []byte(unit), 0o600); err != nil {
 		t.Fatal(err)
