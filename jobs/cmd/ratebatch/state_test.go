@@ -120,8 +120,8 @@ func TestResetForgetsFromATimeOn(t *testing.T) {
 	b := newBilled(t)
 	b.rate()
 	b.owe("alpha 6, beta 3")
-	b.fails(ratebatch.ExitConfig, "--reason is missing", "reset", "--all", "--to", "2026-12-01", "--yes")
-	b.fails(ratebatch.ExitConfig, "either scopes or all", "reset", "--to", "2026-12-01", "--reason", "x", "--yes")
+	b.fails(ratebatch.ExitConfig, "--reason is not given", "reset", "--all", "--to", "2026-12-01", "--yes")
+	b.fails(ratebatch.ExitConfig, "--scope or --all is not given", "reset", "--to", "2026-12-01", "--reason", "x", "--yes")
 	b.fails(ratebatch.ExitConfig, "the nearest begins are 2026-11-30T22:00:00Z and 2026-11-30T23:00:00Z", "reset", "--all", "--to", "2026-11-30T22:10:00Z", "--reason", "x", "--yes")
 	b.fails(ratebatch.ExitConfig, "nothing was ever rated of scope gamma", "reset", "--scope", "gamma", "--to", "2026-12-01", "--reason", "x", "--yes")
 	b.fails(ratebatch.ExitConfig, "needs a yes", "reset", "--scope", "alpha", "--to", "2026-12-01", "--reason", "x")
@@ -161,7 +161,7 @@ func TestReprocessRatesAgainWithoutAHole(t *testing.T) {
 	}
 	add := []string{"reprocess", "add", "--now", at}
 	whole := []string{"--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T02:00:00Z"}
-	b.fails(ratebatch.ExitConfig, "--reason is missing", append(add, append(whole, "--all")...)...)
+	b.fails(ratebatch.ExitConfig, "--reason is not given", append(add, append(whole, "--all")...)...)
 	b.fails(ratebatch.ExitConfig, "goes from 2026-11-30T20:00:00Z to 2026-11-30T23:00:00Z", append(add, "--all", "--reason", "x", "--from", "2026-11-30T20:10:00Z", "--to", "2026-11-30T22:45:00Z")...)
 	b.fails(ratebatch.ExitConfig, "is not before", append(add, "--all", "--reason", "x", "--from", "2026-12-01", "--to", "2026-11-30")...)
 	b.fails(ratebatch.ExitConfig, "no scope is called gamma", append(add, append(whole, "--scope", "gamma", "--reason", "x")...)...)
@@ -277,7 +277,7 @@ func TestClosedMonthsAreFrozen(t *testing.T) {
 	if list := b.must("close", "--list"); !strings.Contains(list, "scope alpha: 8 instead of 4") || !strings.Contains(list, "invoiced") {
 		t.Errorf("close --list:\n%s", list)
 	}
-	b.fails(ratebatch.ExitConfig, "--reason is missing", "reopen", "--month", "2026-11")
+	b.fails(ratebatch.ExitConfig, "--reason is not given", "reopen", "--month", "2026-11")
 	b.fails(ratebatch.ExitConfig, "is not closed", "reopen", "--month", "2026-10", "--reason", "x")
 	b.must("reopen", "--month", "2026-11", "--reason", "ticket 901")
 	b.owe("alpha 11, beta 3")
