@@ -224,8 +224,7 @@ func measureRate(ctx context.Context, p *program, e *engine.Engine, s *store.Sto
 	if err := bench.HourlyUsage(ctx, e.Conn(), size.scopes, size.instances, size.hours, 40); err != nil {
 		return nil, err
 	}
-	begin := bench.UsageBegin
-	if err := s.SetWatermark(ctx, store.Watermark{Region: "RegionOne", CompleteUntil: begin.Add(time.Duration(size.hours) * time.Hour), Source: "operator"}, "bench"); err != nil {
+	if err := completeUntil(ctx, s, bench.UsageBegin.Add(time.Duration(size.hours)*time.Hour)); err != nil {
 		return nil, err
 	}
 	measure := func(planBody, metricsBody []byte, from time.Time) (rate.Measurement, error) {
@@ -258,9 +257,19 @@ func measurePlan(ctx context.Context, p *program, s *store.Store, size benchSize
 	if err := addVersions(ctx, s, planBody, metricsBody, from); err != nil {
 		return rate.Measurement{}, err
 	}
-	job := &rate.Job{Store: s, Log: p.log, Options: rate.Options{Now: bench.UsageBegin.Add(time.Duration(size.hours+48) * time.Hour), Period: time.Hour, WaitPeriods: 2,
-		First: rate.FirstPeriod{Kind: "usage"}, MaxPassRows: 1 << 40}}
+	job := &rate.Job{Store: s, Log: p.log, Options: benchOptions(bench.UsageBegin.Add(time.Duration(size.hours) * time.Hour))}
+	job.Options.MaxPassRows = 1 << 40
 	return job.Measure(ctx, size.runs)
+}
+
+// benchOptions are those of a rate two days after usage is complete.
+func benchOptions(until time.Time) rate.Options {
+	return rate.Options{Now: until.Add(48 * time.Hour), Period: time.Hour, WaitPeriods: 2, First: rate.FirstPeriod{Kind: "usage"}}
+}
+
+// completeUntil says that usage is complete until then.
+func completeUntil(ctx context.Context, s *store.Store, until time.Time) error {
+	return s.SetWatermark(ctx, store.Watermark{Region: "RegionOne", CompleteUntil: until, Source: "operator"}, "bench")
 }
 
 // addVersions stores a plan and a metric set in force from then on.
@@ -269,13 +278,18 @@ func addVersions(ctx context.Context, s *store.Store, planBody, metricsBody []by
 		v    versioned
 		body []byte
 	}{{planVersions(), planBody}, {metricVersions(), metricsBody}} {
-		digest, currency, _, err := x.v.read("bench.yaml", x.body)
-		if err != nil {
-			return err
-		}
-		if _, err := s.AddVersion(ctx, x.v.kind, store.Version{Digest: digest, Body: string(x.body), Currency: currency, ValidFrom: from}); err != nil {
+		if err := addVersion(ctx, s, x.v, x.body, from); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func addVersion(ctx context.Context, s *store.Store, v versioned, body []byte, from time.Time) error {
+	digest, currency, _, err := v.read("bench.yaml", body)
+	if err != nil {
+		return err
+	}
+	_, err = s.AddVersion(ctx, v.kind, store.Version{Digest: digest, Body: string(body), Currency: currency, ValidFrom: from})
+	return err
 }

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/ratebatch/ratebatch/fixtures/bench"
-	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
@@ -28,34 +25,25 @@ func benchCatchup(ctx context.Context, p *program, dir string, size benchSize) (
 			return err
 		}
 		until := bench.UsageBegin.Add(time.Duration(size.hours) * time.Hour)
-		if err := s.SetWatermark(ctx, store.Watermark{Region: "RegionOne", CompleteUntil: until, Source: "operator"}, "bench"); err != nil {
+		if err := completeUntil(ctx, s, until); err != nil {
 			return err
 		}
 		if err := addVersions(ctx, s, catchupPlan(), catchupMetrics(), time.Unix(0, 0)); err != nil {
 			return err
 		}
-		data := filepath.Join(dir, "data")
-		run, err := runSelf(ctx, p.stderr, "--data", data, "--database", "bench", "rate", "--first-period", "usage", "--output", "json")
+		result, err := rateItself(ctx, p, dir)
 		if err != nil {
 			return err
-		}
-		var result rate.Result
-		if err := json.Unmarshal(run.stdout, &result); err != nil {
-			return fmt.Errorf("what rate printed: %w", err)
 		}
 		if want := uint64(scopes * size.hours); result.Periods != want {
 			return fmt.Errorf("%d periods were committed, want %d", result.Periods, want)
-		}
-		enginePeak, err := enginePeak(data)
-		if err != nil {
-			return err
 		}
 		p.log.DebugContext(ctx, "catch-up", "periods", result.Periods, "lines", result.Lines, "seconds", result.Seconds)
 		figures = []bench.Figure{
 			{Name: "catchup_lines_per_second", Value: float64(result.Lines) / result.Seconds, Unit: "lines/s", Runs: 1},
 			{Name: "catchup_commits_per_second", Value: float64(result.Periods) / result.Seconds, Unit: "commits/s", Runs: 1},
-			{Name: "catchup_job_peak", Value: float64(run.peak) / 1024, Unit: "MiB", Limit: 300, Runs: 1},
-			{Name: "catchup_engine_peak", Value: enginePeak, Unit: "MiB", Limit: 3072, Runs: 1},
+			{Name: "catchup_job_peak", Value: result.jobPeak, Unit: "MiB", Limit: 300, Runs: 1},
+			{Name: "catchup_engine_peak", Value: result.enginePeak, Unit: "MiB", Limit: 3072, Runs: 1},
 		}
 		return nil
 	})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -62,7 +61,7 @@ func benchGrowth(ctx context.Context, p *program, dir string, size benchSize) ([
 				return nil, nil, fmt.Errorf("%d %s: %w", n, x.name, err)
 			}
 			at := float64(n)
-			speed.Points = append(speed.Points, bench.Point{X: at, Y: run.rows / run.seconds})
+			speed.Points = append(speed.Points, bench.Point{X: at, Y: float64(run.Lines) / run.Seconds})
 			job.Points = append(job.Points, bench.Point{X: at, Y: run.jobPeak})
 			of.Points = append(of.Points, bench.Point{X: at, Y: run.enginePeak})
 		}
@@ -75,13 +74,7 @@ func benchGrowth(ctx context.Context, p *program, dir string, size benchSize) ([
 	return figures, series, nil
 }
 
-// ratedGrown is what one rate from hourly usage to committed lines took.
-type ratedGrown struct {
-	rows, seconds       float64
-	jobPeak, enginePeak float64 // MiB
-}
-
-func rateGrown(ctx context.Context, p *program, dir string, scopes, instances, hours int) (out ratedGrown, err error) {
+func rateGrown(ctx context.Context, p *program, dir string, scopes, instances, hours int) (out ratedItself, err error) {
 	err = benchDatabase(ctx, p, dir, func(e *engine.Engine, s *store.Store) error {
 		if err := bench.HourlyUsage(ctx, e.Conn(), scopes, instances, hours, 40); err != nil {
 			return err
@@ -89,21 +82,14 @@ func rateGrown(ctx context.Context, p *program, dir string, scopes, instances, h
 		if err := readyToRate(ctx, s, bench.UsageBegin.Add(time.Duration(hours)*time.Hour)); err != nil {
 			return err
 		}
-		data := filepath.Join(dir, "data")
-		run, err := runSelf(ctx, p.stderr, "--data", data, "--database", "bench", "rate", "--first-period", "usage", "--output", "json")
-		if err != nil {
+		var err error
+		if out, err = rateItself(ctx, p, dir); err != nil {
 			return err
 		}
-		var result rate.Result
-		if err := json.Unmarshal(run.stdout, &result); err != nil {
-			return fmt.Errorf("what rate printed: %w", err)
+		if rows := scopes * instances * hours; out.Lines != uint64(rows) {
+			return fmt.Errorf("%d lines were rated of %d usage rows", out.Lines, rows)
 		}
-		out.rows, out.seconds, out.jobPeak = float64(scopes*instances*hours), result.Seconds, float64(run.peak)/1024
-		if float64(result.Lines) != out.rows {
-			return fmt.Errorf("%d lines were rated of %.0f usage rows", result.Lines, out.rows)
-		}
-		out.enginePeak, err = enginePeak(data)
-		return err
+		return nil
 	})
 	return out, err
 }
@@ -115,10 +101,6 @@ func readyToRate(ctx context.Context, s *store.Store, until time.Time) error {
 		return err
 	}
 	return completeUntil(ctx, s, until)
-}
-
-func completeUntil(ctx context.Context, s *store.Store, until time.Time) error {
-	return s.SetWatermark(ctx, store.Watermark{Region: "RegionOne", CompleteUntil: until, Source: "operator"}, "bench")
 }
 
 // benchHistory asks whether history makes rating slower: the time of the last
@@ -137,7 +119,7 @@ func benchHistory(ctx context.Context, p *program, dir string, size benchSize) (
 			if err := completeUntil(ctx, s, until); err != nil {
 				return 0, err
 			}
-			job := &rate.Job{Store: s, Log: p.log, Options: rate.Options{Now: until.Add(48 * time.Hour), Period: time.Hour, WaitPeriods: 2, First: rate.FirstPeriod{Kind: "usage"}}}
+			job := &rate.Job{Store: s, Log: p.log, Options: benchOptions(until)}
 			started := time.Now()
 			result, err := p.runRate(ctx, job, jobOptions{})
 			if err == nil && result.Periods == 0 {
@@ -148,7 +130,11 @@ func benchHistory(ctx context.Context, p *program, dir string, size benchSize) (
 		var months []time.Duration
 		var hourly [2][]time.Duration // on top of the first month, and of all
 		for month := range size.growth.months {
-			if err := bench.HourlyUsageFrom(ctx, e.Conn(), begin, scopes, instances, hours+size.runs+1, 40); err != nil {
+			single := 0 // hours that are rated one by one
+			if month == 0 || month == size.growth.months-1 {
+				single = size.runs + 1 // the first is not steady yet
+			}
+			if err := bench.HourlyUsageFrom(ctx, e.Conn(), begin, scopes, instances, hours+single, 40); err != nil {
 				return err
 			}
 			begin = begin.Add(hours * time.Hour)
@@ -157,16 +143,13 @@ func benchHistory(ctx context.Context, p *program, dir string, size benchSize) (
 				return err
 			}
 			months = append(months, took)
-			if month != 0 && month != size.growth.months-1 {
-				continue
-			}
-			for i := range size.runs + 1 {
+			for i := range single {
 				begin = begin.Add(time.Hour)
 				took, err := timed(begin)
 				if err != nil {
 					return err
 				}
-				if i > 0 { // the first is not steady yet
+				if i > 0 {
 					hourly[min(month, 1)] = append(hourly[min(month, 1)], took)
 				}
 			}
@@ -208,7 +191,7 @@ func benchPeer(ctx context.Context, p *program, dir string, size benchSize) (fig
 			if err := completeUntil(ctx, s, until); err != nil {
 				return err
 			}
-			job := &rate.Job{Store: s, Log: p.log, Options: rate.Options{Now: until.Add(48 * time.Hour), Period: time.Hour, WaitPeriods: 2, First: rate.FirstPeriod{Kind: "usage"}}}
+			job := &rate.Job{Store: s, Log: p.log, Options: benchOptions(until)}
 			started := time.Now()
 			result, err := p.runRate(ctx, job, jobOptions{})
 			if err != nil {

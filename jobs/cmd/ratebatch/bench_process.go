@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ratebatch/ratebatch/jobs/rate"
 )
 
 var peakMemory = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
@@ -115,4 +117,25 @@ func runSelf(ctx context.Context, stderr io.Writer, args ...string) (childRun, e
 	}
 	run.stdout, run.cpu = stdout.Bytes(), c.ProcessState.UserTime()+c.ProcessState.SystemTime()
 	return run, nil
+}
+
+// ratedItself is what one rate in a process of its own did and needed.
+type ratedItself struct {
+	rate.Result
+	jobPeak, enginePeak float64 // MiB
+}
+
+// rateItself runs rate over a bench's database as operators do.
+func rateItself(ctx context.Context, p *program, dir string) (out ratedItself, err error) {
+	data := filepath.Join(dir, "data")
+	run, err := runSelf(ctx, p.stderr, "--data", data, "--database", "bench", "rate", "--first-period", "usage", "--output", "json")
+	if err != nil {
+		return out, err
+	}
+	if err := json.Unmarshal(run.stdout, &out.Result); err != nil {
+		return out, fmt.Errorf("what rate printed: %w", err)
+	}
+	out.jobPeak = float64(run.peak) / 1024
+	out.enginePeak, err = enginePeak(data)
+	return out, err
 }

@@ -36,7 +36,7 @@ func benchRules(ctx context.Context, p *program, dir string, size benchSize) ([]
 				return err
 			}
 			until := bench.UsageBegin.Add(time.Duration(size.hours) * time.Hour)
-			if err := s.SetWatermark(ctx, store.Watermark{Region: "RegionOne", CompleteUntil: until, Source: "operator"}, "bench"); err != nil {
+			if err := completeUntil(ctx, s, until); err != nil {
 				return err
 			}
 			m, err := measurePlan(ctx, p, s, size, x.plan, benchMetrics("1"), time.Unix(0, 0))

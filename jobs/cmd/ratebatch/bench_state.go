@@ -30,16 +30,10 @@ func benchState(ctx context.Context, p *program, dir string, size benchSize) (fi
 	if err := fillState(ctx, s, scopes, size.hours); err != nil {
 		return nil, err
 	}
-	v := planVersions()
-	body := benchPlan(func(i int) string { return fmt.Sprintf("0.%02d", i+1) })
-	digest, currency, _, err := v.read("bench.yaml", body)
-	if err != nil {
+	if err := addVersion(ctx, s, planVersions(), benchPlan(func(i int) string { return fmt.Sprintf("0.%02d", i+1) }), time.Unix(0, 0)); err != nil {
 		return nil, err
 	}
-	if _, err := s.AddVersion(ctx, v.kind, store.Version{Digest: digest, Body: string(body), Currency: currency, ValidFrom: time.Unix(0, 0)}); err != nil {
-		return nil, err
-	}
-	o := rate.Options{Now: bench.UsageBegin.Add(time.Duration(size.hours+48) * time.Hour), Period: time.Hour, WaitPeriods: 2, First: rate.FirstPeriod{Kind: "usage"}}
+	o := benchOptions(bench.UsageBegin.Add(time.Duration(size.hours) * time.Hour))
 	job := &rate.Job{Store: s, Log: p.log, Options: o}
 	measure := func(name string, limit float64, do func() error) error {
 		var times []time.Duration
@@ -123,5 +117,5 @@ FROM numbers({scopes:UInt64})`,
 			return err
 		}
 	}
-	return s.SetWatermark(ctx, store.Watermark{Region: "RegionOne", CompleteUntil: bench.UsageBegin.Add(time.Duration(hours) * time.Hour), Source: "operator"}, "bench")
+	return completeUntil(ctx, s, bench.UsageBegin.Add(time.Duration(hours)*time.Hour))
 }

@@ -87,11 +87,11 @@ func benchTiers(ctx context.Context, p *program, dir string, size benchSize) (fi
 // steadyHours rates all but the last hours, then each of them in a run of its
 // own, as cron does.
 func steadyHours(ctx context.Context, p *program, s *store.Store, end time.Time, runs int) ([]time.Duration, error) {
-	job := &rate.Job{Store: s, Log: p.log, Options: rate.Options{Now: end.Add(48 * time.Hour), Period: time.Hour, WaitPeriods: 2, First: rate.FirstPeriod{Kind: "usage"}}}
+	job := &rate.Job{Store: s, Log: p.log, Options: benchOptions(end)}
 	var out []time.Duration
 	for hour := range runs + 2 { // the first is the month before, the second is not steady yet
 		until := end.Add(time.Duration(hour-runs-1) * time.Hour)
-		if err := s.SetWatermark(ctx, store.Watermark{Region: "RegionOne", CompleteUntil: until, Source: "operator"}, "bench"); err != nil {
+		if err := completeUntil(ctx, s, until); err != nil {
 			return nil, err
 		}
 		started := time.Now()

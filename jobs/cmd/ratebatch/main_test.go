@@ -195,27 +195,25 @@ func TestRateDryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// killer is a proxy in front of the engine that calls strike when a statement
-// with the given text comes by, instead of passing it on.
-func killer(t *testing.T, e *engine.Engine, text string, strike func()) *url.URL {
+// proxied is a proxy in front of the engine that passes on what pass makes of a
+// statement, or nothing.
+func proxied(t *testing.T, e *engine.Engine, pass func(r *http.Request, body []byte) ([]byte, bool)) *url.URL {
 	t.Helper()
 	target, err := url.Parse(e.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var struck atomic.Bool
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
-		if (bytes.Contains(body, []byte(text)) || strings.Contains(r.URL.RawQuery, url.QueryEscape(text))) && struck.CompareAndSwap(false, true) {
-			strike()
-			<-r.Context().Done() // the killed client goes away
+		body, ok := pass(r, body)
+		if !ok {
 			return
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
@@ -223,7 +221,24 @@ func killer(t *testing.T, e *engine.Engine, text string, strike func()) *url.URL
 	if err != nil {
 		t.Fatal(err)
 	}
+	auth := e.ClientOptions().Auth
+	u.User = url.UserPassword(auth.Username, auth.Password)
 	return u
+}
+
+// killer is a proxy in front of the engine that calls strike when a statement
+// with the given text comes by, instead of passing it on.
+func killer(t *testing.T, e *engine.Engine, text string, strike func()) *url.URL {
+	t.Helper()
+	var struck atomic.Bool
+	return proxied(t, e, func(r *http.Request, body []byte) ([]byte, bool) {
+		if (bytes.Contains(body, []byte(text)) || strings.Contains(r.URL.RawQuery, url.QueryEscape(text))) && struck.CompareAndSwap(false, true) {
+			strike()
+			<-r.Context().Done() // the killed client goes away
+			return nil, false
+		}
+		return body, true
+	})
 }
 
 // A run that is killed with SIGKILL between the lines and the commit leaves
@@ -348,31 +363,12 @@ func TestHelpNamesTheExitCodes(t *testing.T) {
 	}
 }
 
-// rewriter is a proxy in front of the engine that replaces text in statements.
-func rewriter(t *testing.T, e *engine.Engine, from, to string) *url.URL {
+// rewriter is a proxy in front of the engine that replaces text in statements on
+// their way: pairs of what and by what.
+func rewriter(t *testing.T, e *engine.Engine, pairs ...string) *url.URL {
 	t.Helper()
-	target, err := url.Parse(e.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return
-		}
-		body = bytes.ReplaceAll(body, []byte(from), []byte(to))
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	u, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	auth := e.ClientOptions().Auth
-	u.User = url.UserPassword(auth.Username, auth.Password)
-	return u
+	replacer := strings.NewReplacer(pairs...)
+	return proxied(t, e, func(_ *http.Request, body []byte) ([]byte, bool) { return []byte(replacer.Replace(string(body))), true })
 }
 
 func TestServerOlderThanTheSchemaNeeds(t *testing.T) {

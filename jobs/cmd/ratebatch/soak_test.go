@@ -40,20 +40,6 @@ const (
 	envSoakSeed = "RATEBATCH_TEST_SOAK_SEED"
 )
 
-const soakMetrics = `metrics:
-  instance:
-    unit: instance
-    table: instance_metrics
-    quantity: time
-    groupby: [flavor_name]
-  vcpu:
-    unit: vcpu
-    table: instance_metrics
-    quantity: time
-    value: vcpus
-    groupby: [flavor_name]
-`
-
 // soakPlan has a price of more digits than SQL takes, so that every pass has
 // lines of both ways of pricing.
 const soakPlan = `
@@ -471,7 +457,7 @@ func TestSoak(t *testing.T) {
 	}
 	r := &soakRun{T: t, clean: newSoakSide(t), faulty: newSoakSide(t), random: rand.New(rand.NewPCG(seed, 1)), faults: rand.New(rand.NewPCG(seed, 2)), today: soakBegin, closed: soakBegin}
 	r.saboteur = newSaboteur(t, r.faulty.e)
-	metrics := r.clean.file("metrics.yaml", soakMetrics)
+	metrics := r.clean.file("metrics.yaml", faultMetrics)
 	r.both(func(side *soakSide) { side.must("metrics", "apply", metrics) })
 	r.plan()
 	days := 0
