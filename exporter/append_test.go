@@ -295,6 +295,28 @@ func TestAnAppendDeliveryHoldsWhatIsNewAndNothingElse(t *testing.T) {
 	refused("a state that is gone", ratebatch.ExitHalted, "cannot be told any more", func(*exporter.Input) {})
 }
 
+// Files of append deliveries keep the lines of a currency that is used no more;
+// the manifest names it no longer, and that is no problem.
+func TestACurrencyThatWasTakenBackVerifies(t *testing.T) {
+	s := openStore(t)
+	hour := exporttest.Hour("2026-03", 0)
+	dir := t.TempDir()
+	in := input(t, s, dir)
+	in.Mechanism, in.Partition, in.Partial = exporter.Append, exporter.Whole, true
+	for i, currency := range []string{"USD", "EUR"} {
+		run, revision := uuid.New(), uint32(i+1)
+		exporttest.Insert(t, s, run, revision, exporttest.Line{Scope: "alpha", Begin: hour, Price: "10"})
+		exporttest.CommitAs(t, s, run, revision, "alpha", currency, "rated", hour, hour.Add(time.Hour))
+		if r := export(t, in); len(r.Totals) != 1 || r.Totals[currency] != "10" {
+			t.Errorf("delivery %d amounts to %v", i+1, r.Totals)
+		}
+	}
+	verified, err := exporter.Verify(t.Context(), in.Bucket, nil)
+	if err != nil || len(verified) != 1 || len(verified[0].Problems) > 0 || verified[0].Totals["USD"] != "0" || verified[0].Totals["EUR"] != "10" {
+		t.Errorf("%+v (%v)", verified, err)
+	}
+}
+
 func TestAnAppendDeliveryWhoseFilesAreGoneHalts(t *testing.T) {
 	s := openStore(t)
 	rate(t, s, "2026-03", 1, map[string]string{"vm-1": "10"})
