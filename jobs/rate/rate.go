@@ -1,6 +1,7 @@
 package rate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,13 +46,11 @@ const (
 	maxAttempts        = 3
 )
 
-// passLimit is what one pass may hold.
+// passLimit is what one pass may hold: who allows more rows than the default
+// allows as many more periods.
 func (o Options) passLimit() passLimit {
-	rows := o.MaxPassRows
-	if rows == 0 {
-		rows = DefaultMaxPassRows
-	}
-	return passLimit{rows: rows, periods: maxPassPeriods, period: o.Period}
+	rows := cmp.Or(o.MaxPassRows, DefaultMaxPassRows)
+	return passLimit{rows: rows, periods: maxPassPeriods * max(1, rows/DefaultMaxPassRows), period: o.Period}
 }
 
 // Validate reports every value that cannot work.
