@@ -91,7 +91,7 @@ func (j *Job) Measure(ctx context.Context, runs int) (Measurement, error) {
 			return 0, err
 		}
 		started := time.Now()
-		err := j.Store.InsertLines(ctx, a.ids, body, a.query())
+		err := j.Store.InsertLines(ctx, a.ids, body, summary.Threads, a.query())
 		return time.Since(started), err
 	}
 	for range runs {

@@ -319,7 +319,7 @@ func (a *attempt) writeLines(ctx context.Context, set *metric.Set, summary store
 		return nil, err
 	}
 	if text := p.statement(); text != "" {
-		if err := a.pass.job.Store.InsertLines(ctx, a.ids, text, a.query()); err != nil {
+		if err := a.pass.job.Store.InsertLines(ctx, a.ids, text, summary.Threads, a.query()); err != nil {
 			return nil, err
 		}
 	}

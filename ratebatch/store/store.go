@@ -201,10 +201,18 @@ func Collect[T any](ctx context.Context, s *Store, name string, params Params, s
 	return out, nil
 }
 
+type settingsKey struct{}
+
 // Settings returns ctx with ClickHouse settings for the statements sent with
-// it, on top of what the connection has.
+// it, on top of what the connection has and what ctx got here before; by itself
+// the driver forgets those, and with them a job's time limit on the server.
 func Settings(ctx context.Context, settings map[string]any) context.Context {
-	return clickhouse.Context(ctx, clickhouse.WithSettings(settings))
+	all := map[string]any{}
+	if before, ok := ctx.Value(settingsKey{}).(map[string]any); ok {
+		maps.Copy(all, before)
+	}
+	maps.Copy(all, settings)
+	return clickhouse.Context(context.WithValue(ctx, settingsKey{}, all), clickhouse.WithSettings(all))
 }
 
 // WithQueryID names the statement sent with the context, so that Kill can end it.
