@@ -112,6 +112,7 @@ speed does not matter; limits are those the project promises.`,
 func (p *program) bench(ctx context.Context, size, only, out string) error {
 	report := bench.Report{Version: version, At: p.now().UTC(), Size: size, Machine: bench.ThisMachine()}
 	found := false
+	var failed error
 	for _, s := range suites {
 		if only != "" && only != s.name {
 			continue
@@ -124,11 +125,13 @@ func (p *program) bench(ctx context.Context, size, only, out string) error {
 			return err
 		}
 		figures, series, err := s.run(ctx, p, dir, benchSizes[size])
-		if removeErr := os.RemoveAll(dir); err == nil {
-			err = removeErr
-		}
-		if err != nil {
-			return fmt.Errorf("bench %s: %w", s.name, err)
+		if err = errors.Join(err, removeLeft(dir)); err != nil { // the other groups' figures are worth printing
+			failed = errors.Join(failed, fmt.Errorf("bench %s: %w", s.name, err))
+			fmt.Fprintf(p.stderr, "bench %s failed: %v\n", s.name, err)
+			if ctx.Err() != nil {
+				break
+			}
+			continue
 		}
 		report.Figures, report.Series = append(report.Figures, figures...), append(report.Series, series...)
 		fmt.Fprintf(p.stderr, "bench %s: %.1f s\n", s.name, p.now().Sub(started).Seconds())
@@ -141,7 +144,17 @@ func (p *program) bench(ctx context.Context, size, only, out string) error {
 	if err := bench.Print(p.stdout, report.Figures); err != nil {
 		return err
 	}
-	return report.Write(out)
+	return errors.Join(failed, report.Write(out))
+}
+
+// removeLeft removes a group's folder. An engine ends by itself a moment after
+// its last client has left, and writes into its folder until then.
+func removeLeft(dir string) error {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if err := os.RemoveAll(dir); err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 func benchEngine(ctx context.Context, _ *program, dir string, size benchSize) ([]bench.Figure, error) {
