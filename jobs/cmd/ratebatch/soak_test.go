@@ -94,6 +94,10 @@ const (
 	faults
 )
 
+func (f soakFault) String() string {
+	return [...]string{"none", "killed before", "killed during", "killed after", "refused", "answer lost"}[f]
+}
+
 // saboteur stands between one command at a time and the engine.
 type saboteur struct {
 	mu      sync.Mutex
@@ -101,7 +105,7 @@ type saboteur struct {
 	at      int  // statement that breaks, from 1
 	inserts bool // count only those that insert
 	seen    int
-	struck  int
+	struck  [faults]int // how often each fault did
 	process *os.Process
 	proxy   *httputil.ReverseProxy
 	url     *url.URL
@@ -146,8 +150,22 @@ func (s *saboteur) strikes(insert bool) soakFault {
 	if s.seen != s.at && (s.kind != refused || s.seen < s.at || s.seen > s.at+2) {
 		return noFault
 	}
-	s.struck++
+	s.struck[s.kind]++
 	return s.kind
+}
+
+// hits is how often a fault struck, in all and of each kind.
+func (s *saboteur) hits() (all int, kinds string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var parts []string
+	for kind, n := range s.struck {
+		if n > 0 {
+			all += n
+			parts = append(parts, fmt.Sprintf("%d %s", n, soakFault(kind)))
+		}
+	}
+	return all, strings.Join(parts, ", ")
 }
 
 func (s *saboteur) kill() {
@@ -464,12 +482,14 @@ func TestSoak(t *testing.T) {
 	for end := time.Now().Add(length); days < 2 || time.Now().Before(end); days++ {
 		r.day()
 		if r.today.Day() == 1 {
-			t.Logf("%s: %d commands, %d processes killed, %d failed, %d faults struck", r.today.Format(time.DateOnly), r.commands, r.killed, r.failed, r.saboteur.struck)
+			struck, kinds := r.saboteur.hits()
+			t.Logf("%s: %d commands, %d processes killed, %d failed, %d faults struck: %s", r.today.Format(time.DateOnly), r.commands, r.killed, r.failed, struck, kinds)
 		}
 	}
 	r.same()
-	t.Logf("seed %d: %d days, %d commands; of the processes %d were killed and %d failed, %d faults struck", seed, days, r.commands, r.killed, r.failed, r.saboteur.struck)
-	if r.saboteur.struck < days {
-		t.Errorf("only %d faults struck in %d days", r.saboteur.struck, days)
+	struck, kinds := r.saboteur.hits()
+	t.Logf("seed %d: %d days, %d commands; of the processes %d were killed and %d failed, %d faults struck: %s", seed, days, r.commands, r.killed, r.failed, struck, kinds)
+	if struck < days {
+		t.Errorf("only %d faults struck in %d days", struck, days)
 	}
 }
