@@ -27,10 +27,10 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Text)
 }
 
-const (
-	maxSize    = 4 << 20
-	maxNesting = 64
-)
+// MaxSize bounds a file of metrics, in bytes.
+const MaxSize = 4 << 20
+
+const maxNesting = 64
 
 // reader walks the syntax tree itself, because a decoder stops at the first
 // mistake and turns 0.1 into a binary float.
@@ -81,8 +81,8 @@ func position(n ast.Node) (line, column int) {
 
 // document gives the one document's body, or nil after noting why there is none.
 func (r *reader) document(data []byte) (body ast.Node) {
-	if len(data) > maxSize {
-		r.problem(nil, "the file has %d bytes: at most %d are read", len(data), maxSize)
+	if len(data) > MaxSize {
+		r.problem(nil, "the file has %d bytes: at most %d are read", len(data), MaxSize)
 		return nil
 	}
 	if bytes.HasPrefix(data, []byte{0xFF, 0xFE}) || bytes.HasPrefix(data, []byte{0xFE, 0xFF}) || !utf8.Valid(data) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/metric"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
 )
 
@@ -42,9 +43,11 @@ func TestWhatIsTooLargeIsRefused(t *testing.T) {
 	}
 	begin := time.Now()
 	b.changes("files that are too large", func() {
-		b.fails(ratebatch.ExitConfig, fmt.Sprintf("at most %d bytes are read", plan.MaxSize), "plan", "apply", large("plan.yaml", plan.MaxSize+1))
-		b.fails(ratebatch.ExitConfig, fmt.Sprintf("at most %d are read", 4<<20), "metrics", "apply", large("metrics.yaml", 4<<20+1))
-		b.fails(ratebatch.ExitConfig, fmt.Sprintf("longer than %d MB", plan.MaxSize>>20), "plan", "check", large("huge.yaml", 4<<30))
+		b.fails(ratebatch.ExitConfig, "a rate plan has at most 16 MB", "plan", "apply", large("plan.yaml", plan.MaxSize+1))
+		b.fails(ratebatch.ExitConfig, "a file of metrics has at most 4 MB", "metrics", "apply", large("metrics.yaml", metric.MaxSize+1))
+		b.fails(ratebatch.ExitConfig, "/huge.yaml has 4096.0 MB: a rate plan has at most 16 MB: it is room for 240,000 mappings", "plan", "check", large("huge.yaml", 4<<30))
+		b.fails(ratebatch.ExitConfig, "at most 16 MB", "plan", "diff", large("huge.yaml", 4<<30), "1")
+		b.fails(ratebatch.ExitConfig, "at most 16 MB", "quote", "--metric", "instance", "--plan", large("huge.yaml", 4<<30))
 	})
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("it took %s", took)

@@ -16,7 +16,7 @@ import (
 
 // metricVersions is the metric set as a versioned file.
 func metricVersions() versioned {
-	return versioned{kind: store.MetricVersions, noun: "metric set", warns: metricsFit, read: func(name string, body []byte) (string, string, []string, error) {
+	return versioned{kind: store.MetricVersions, noun: "metric set", limit: metricsLimit, warns: metricsFit, read: func(name string, body []byte) (string, string, []string, error) {
 		set, err := metric.Parse(name, body)
 		if err != nil {
 			return "", "", nil, err

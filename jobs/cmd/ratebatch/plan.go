@@ -14,7 +14,7 @@ import (
 
 // planVersions is the rate plan as a versioned file.
 func planVersions() versioned {
-	return versioned{kind: store.PlanVersions, noun: "rate plan", fits: planFits, read: func(name string, body []byte) (string, string, []string, error) {
+	return versioned{kind: store.PlanVersions, noun: "rate plan", limit: planLimit, fits: planFits, read: func(name string, body []byte) (string, string, []string, error) {
 		parsed, findings := plan.Check(name, body, nil)
 		if err := findings.Err(); err != nil {
 			return "", "", nil, &ratebatch.ConfigError{Err: err}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,35 +28,6 @@ func planOfflineCommands(p *program) []*cobra.Command {
 	}
 }
 
-// openArg opens a file named on the command line; "-" is the standard input.
-func (p *program) openArg(name string) (io.ReadCloser, error) {
-	if name == "-" {
-		return io.NopCloser(p.stdin), nil
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, &ratebatch.ConfigError{Err: err}
-	}
-	return f, nil
-}
-
-func (p *program) readArg(name string) ([]byte, error) {
-	f, err := p.openArg(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	// What reads it refuses what is too long, but it has to be in memory for that.
-	data, err := io.ReadAll(io.LimitReader(f, plan.MaxSize+1))
-	if err != nil {
-		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("read %s: %w", name, err)}
-	}
-	if len(data) > plan.MaxSize {
-		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s is longer than %d MB: at most %d bytes are read", name, plan.MaxSize>>20, plan.MaxSize)}
-	}
-	return data, nil
-}
-
 func (p *program) planCheckCmd() *cobra.Command {
 	var metrics string
 	cmd := &cobra.Command{
@@ -72,13 +41,13 @@ Exit codes: 0 no mistake, 2 mistakes or an unreadable file.`,
 		Example: "  ratebatch plan check plan.yaml --metrics metrics.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			data, err := p.readArg(args[0])
+			data, err := p.readArg(args[0], planLimit)
 			if err != nil {
 				return err
 			}
 			var known []string
 			if metrics != "" {
-				body, err := p.readArg(metrics)
+				body, err := p.readArg(metrics, metricsLimit)
 				if err != nil {
 					return err
 				}
@@ -159,7 +128,7 @@ Exit codes: 0 every point passed, 1 some failed, 2 a file that cannot be read.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var given *plan.Plan
 			if planFile != "" {
-				data, err := p.readArg(planFile)
+				data, err := p.readArg(planFile, planLimit)
 				if err != nil {
 					return err
 				}
@@ -275,7 +244,7 @@ Exit codes: 0 done, 2 a file that cannot be read.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			var docs [][]byte
 			for _, name := range args {
-				data, err := p.readArg(name)
+				data, err := p.readArg(name, rulesLimit)
 				if err != nil {
 					return err
 				}

@@ -24,9 +24,12 @@ import (
 
 // planArgument reads a plan by the number of its version, or a draft from a file.
 func (p *program) planArgument(ctx context.Context, s *store.Store, v versioned, arg string) (store.Version, error) {
-	body, err := os.ReadFile(arg)
-	if err != nil {
+	if _, err := os.Stat(arg); err != nil {
 		return p.version(ctx, s, v, []string{arg})
+	}
+	body, err := p.readArg(arg, v.limit)
+	if err != nil {
+		return store.Version{}, err
 	}
 	digest, currency, warnings, err := v.read(arg, body)
 	if err != nil {

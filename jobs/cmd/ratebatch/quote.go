@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -141,7 +140,7 @@ func (p *program) quote(ctx context.Context, o quoteOptions) error {
 
 func (p *program) quoteItems(o quoteOptions) ([]quoteItem, error) {
 	if o.from != "" {
-		data, err := p.readArg(o.from)
+		data, err := p.readArg(o.from, itemsLimit)
 		if err != nil {
 			return nil, err
 		}
@@ -185,9 +184,9 @@ func unitsOf(items []quoteItem) map[string]string {
 // looks mistyped: 0 for a metric that does not exist is a wrong answer.
 func (p *program) planToQuote(ctx context.Context, o quoteOptions, items []quoteItem, at time.Time) (parsed *plan.Plan, warnings []string, err error) {
 	if o.planFile != "" {
-		body, err := os.ReadFile(o.planFile)
+		body, err := p.readArg(o.planFile, planLimit)
 		if err != nil {
-			return nil, nil, &ratebatch.ConfigError{Err: err}
+			return nil, nil, err
 		}
 		if parsed, err = plan.Parse(o.planFile, body); err != nil {
 			return nil, nil, &ratebatch.ConfigError{Err: err}

@@ -17,8 +17,9 @@ import (
 // versioned is what plan and metrics have in common: files that are checked,
 // stored as immutable versions with a validity, listed and shown.
 type versioned struct {
-	kind store.VersionKind
-	noun string // rate plan, metric set
+	kind  store.VersionKind
+	noun  string // rate plan, metric set
+	limit argLimit
 	// read checks a file's content and gives its digest and currency.
 	read func(name string, body []byte) (digest, currency string, warnings []string, err error)
 	// fits checks the content against what else is in force then; may be nil.
@@ -77,7 +78,7 @@ func parseMoment(flag, text string) (time.Time, error) {
 }
 
 func (p *program) apply(ctx context.Context, v versioned, file string, o applyOptions) error {
-	body, err := p.readArg(file)
+	body, err := p.readArg(file, v.limit)
 	if err != nil {
 		return err
 	}
