@@ -1,6 +1,7 @@
 package scopes
 
 import (
+	"bufio"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -26,7 +27,17 @@ func (s Static) Fetch(context.Context) ([]Scope, error) {
 		return nil, &ratebatch.ConfigError{Err: err}
 	}
 	defer f.Close()
-	reader := csv.NewReader(f)
+	return parse(s.File, f)
+}
+
+// parse reads the list of a file of that name.
+func parse(file string, in io.Reader) ([]Scope, error) {
+	text := bufio.NewReader(in)
+	// Spreadsheets write a byte order mark, which would be part of the first ID.
+	if mark, _ := text.Peek(3); string(mark) == "\xef\xbb\xbf" {
+		_, _ = text.Discard(3) // they were just seen
+	}
+	reader := csv.NewReader(text)
 	reader.FieldsPerRecord, reader.Comment, reader.TrimLeadingSpace = -1, '#', true
 	var out []Scope
 	seen := map[string]bool{}
@@ -36,11 +47,11 @@ func (s Static) Fetch(context.Context) ([]Scope, error) {
 			return out, nil
 		}
 		if err != nil {
-			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s: %w", s.File, err)}
+			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s: %w", file, err)}
 		}
 		line, _ := reader.FieldPos(0)
 		if record[0] == "" || len(record) > 3 || seen[record[0]] {
-			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s:%d: %q", s.File, line, strings.Join(record, ",")), Hint: "write one scope a line, once, as ID,NAME,DOMAIN"}
+			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s:%d: %q", file, line, strings.Join(record, ",")), Hint: "write one scope a line, once, as ID,NAME,DOMAIN"}
 		}
 		seen[record[0]] = true
 		record = append(record, "", "")

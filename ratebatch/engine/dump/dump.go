@@ -333,13 +333,19 @@ func readManifest(dir string) (*Manifest, error) {
 	if err != nil {
 		return nil, &ratebatch.ConfigError{Err: err}
 	}
+	return parseManifest(filepath.Join(dir, ManifestFile), text)
+}
+
+// parseManifest reads the manifest of a file of that name. It names no file outside
+// the dump's folder.
+func parseManifest(file string, text []byte) (*Manifest, error) {
 	m := new(Manifest)
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s: %w", filepath.Join(dir, ManifestFile), err)}
+		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s: %w", file, err)}
 	}
 	for _, t := range m.Tables {
-		if t.File != filepath.Base(t.File) && t.File != "" {
-			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s: table %s is in %q, outside the dump", filepath.Join(dir, ManifestFile), t.Name, t.File)}
+		if t.File != filepath.Base(t.File) && t.File != "" || t.File == "." || t.File == ".." {
+			return nil, &ratebatch.ConfigError{Err: fmt.Errorf("%s: table %s is in %q, outside the dump", file, t.Name, t.File)}
 		}
 	}
 	return m, nil
