@@ -240,14 +240,11 @@ func measureRate(ctx context.Context, p *program, e *engine.Engine, s *store.Sto
 	if err := completeUntil(ctx, s, bench.UsageBegin.Add(time.Duration(size.hours)*time.Hour)); err != nil {
 		return nil, err
 	}
-	measure := func(planBody, metricsBody []byte, from time.Time) (rate.Measurement, error) {
-		return measurePlan(ctx, p, s, size, planBody, metricsBody, from)
-	}
-	simple, err := measure(benchPlan(func(i int) string { return fmt.Sprintf("0.%02d", i+1) }), benchMetrics("1"), time.Unix(0, 0))
+	simple, err := measurePlan(ctx, p, s, size, benchPlan(func(i int) string { return fmt.Sprintf("0.%02d", i+1) }), benchMetrics("1"), time.Unix(0, 0), true)
 	if err != nil {
 		return nil, err
 	}
-	rounded, err := measure(benchPlan(func(i int) string { return fmt.Sprintf("0.0000%024d", 1234567890123456789+i) }), benchMetrics("1/1048576"), time.Unix(1, 0))
+	rounded, err := measurePlan(ctx, p, s, size, benchPlan(func(i int) string { return fmt.Sprintf("0.0000%024d", 1234567890123456789+i) }), benchMetrics("1/1048576"), time.Unix(1, 0), false)
 	if err != nil {
 		return nil, err
 	}
@@ -265,14 +262,15 @@ func measureRate(ctx context.Context, p *program, e *engine.Engine, s *store.Sto
 	}, nil
 }
 
-// measurePlan times a pass by this plan and metric set.
-func measurePlan(ctx context.Context, p *program, s *store.Store, size benchSize, planBody, metricsBody []byte, from time.Time) (rate.Measurement, error) {
+// measurePlan times a pass by this plan and metric set, if asked also the copy of
+// usage whose repeats are not removed.
+func measurePlan(ctx context.Context, p *program, s *store.Store, size benchSize, planBody, metricsBody []byte, from time.Time, withPlain bool) (rate.Measurement, error) {
 	if err := addVersions(ctx, s, planBody, metricsBody, from); err != nil {
 		return rate.Measurement{}, err
 	}
 	job := &rate.Job{Store: s, Log: p.log, Options: benchOptions(bench.UsageBegin.Add(time.Duration(size.hours) * time.Hour))}
 	job.Options.MaxPassRows = 1 << 40
-	return job.Measure(ctx, size.runs)
+	return job.Measure(ctx, size.runs, withPlain)
 }
 
 // benchOptions are those of a rate two days after usage is complete.

@@ -39,7 +39,7 @@ func benchRules(ctx context.Context, p *program, dir string, size benchSize) ([]
 			if err := completeUntil(ctx, s, until); err != nil {
 				return err
 			}
-			m, err := measurePlan(ctx, p, s, size, x.plan, benchMetrics("1"), time.Unix(0, 0))
+			m, err := measurePlan(ctx, p, s, size, x.plan, benchMetrics("1"), time.Unix(0, 0), false)
 			if err != nil {
 				return err
 			}

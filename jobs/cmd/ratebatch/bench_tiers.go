@@ -57,7 +57,7 @@ func benchTiers(ctx context.Context, p *program, dir string, size benchSize) (fi
 				return err
 			}
 			if tiers {
-				m, err := measurePlan(ctx, p, s, size, tierPlan(true), tierMetrics(), time.Unix(0, 0))
+				m, err := measurePlan(ctx, p, s, size, tierPlan(true), tierMetrics(), time.Unix(0, 0), false)
 				if err != nil {
 					return err
 				}
