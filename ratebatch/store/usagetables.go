@@ -25,15 +25,6 @@ type UsageTable struct {
 	Tier                       bool // one of our own tiers, which say when a row was refreshed
 }
 
-// HourlyTiers are the tables that the built-in metrics read.
-func HourlyTiers() []UsageTable {
-	var out []UsageTable
-	for _, table := range []string{"instance_metrics_hourly", "port_volume_hourly", "disk_metrics_hourly"} {
-		out = append(out, UsageTable{Table: table, Scope: "project_id", Region: "region", Time: "bucket", Tier: true})
-	}
-	return out
-}
-
 // rows is the SELECT of scope, region, bucket and, of tiers, refreshed_at.
 func (t UsageTable) rows(refreshedSince bool) string {
 	scope := "toString(" + sqltext.Name(t.Scope) + ")"

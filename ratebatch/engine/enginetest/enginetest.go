@@ -117,9 +117,6 @@ type Server struct {
 	open func(testing.TB) engine.Options
 }
 
-// Options are those of a fresh database there.
-func (s Server) Options(tb testing.TB) engine.Options { tb.Helper(); return s.open(tb) }
-
 // Open gives a connection to a fresh empty database there.
 func (s Server) Open(tb testing.TB) *engine.Engine { tb.Helper(); return open(tb, s.open(tb)) }
 
