@@ -210,17 +210,22 @@ func (n negative) eval(s *state) (value, error) {
 	return value{Line: Line{v.A.Neg(), v.B.Neg()}}, err
 }
 
+// both evaluates two operands, the left one first.
+func both(s *state, x, y node) (left, right value, err error) {
+	if left, err = x.eval(s); err != nil {
+		return value{}, value{}, err
+	}
+	right, err = y.eval(s)
+	return left, right, err
+}
+
 type arithmetic struct {
 	op   byte
 	x, y node
 }
 
 func (n arithmetic) eval(s *state) (value, error) {
-	x, err := n.x.eval(s)
-	if err != nil {
-		return value{}, err
-	}
-	y, err := n.y.eval(s)
+	x, y, err := both(s, n.x, n.y)
 	if err != nil {
 		return value{}, err
 	}
@@ -319,11 +324,7 @@ type comparison struct {
 }
 
 func (n comparison) eval(s *state) (value, error) {
-	x, err := n.x.eval(s)
-	if err != nil {
-		return value{}, err
-	}
-	y, err := n.y.eval(s)
+	x, y, err := both(s, n.x, n.y)
 	if err != nil {
 		return value{}, err
 	}
@@ -464,11 +465,7 @@ type part struct {
 }
 
 func (n part) eval(s *state) (value, error) {
-	x, err := n.x.eval(s)
-	if err != nil {
-		return value{}, err
-	}
-	y, err := n.y.eval(s)
+	x, y, err := both(s, n.x, n.y)
 	if err != nil {
 		return value{}, err
 	}
