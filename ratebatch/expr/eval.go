@@ -410,11 +410,7 @@ type same struct {
 }
 
 func (n same) eval(s *state) (value, error) {
-	x, err := n.x.eval(s)
-	if err != nil {
-		return value{}, err
-	}
-	y, err := n.y.eval(s)
+	x, y, err := both(s, n.x, n.y)
 	return value{truth: (x.text == y.text && x.truth == y.truth) != n.differ}, err
 }
 
@@ -451,11 +447,7 @@ type times struct {
 }
 
 func (n times) eval(s *state) (value, error) {
-	x, err := n.x.eval(s)
-	if err != nil {
-		return value{}, err
-	}
-	y, err := n.y.eval(s)
+	x, y, err := both(s, n.x, n.y)
 	return value{truth: holds(n.op, x.time.Compare(y.time))}, err
 }
 
