@@ -255,7 +255,7 @@ func readTopPrices(ctx context.Context, st *store.Store, calendar ratebatch.Cale
 func pricesOf(ctx context.Context, st *store.Store, w store.CostWindow, commits []store.CostCommit, currency string) ([]store.TopPrice, error) {
 	for try := 1; ; try++ {
 		list, lines, total, err := st.TopPrices(ctx, w, currency, maxPriced)
-		if err != nil || len(list) == 0 {
+		if err != nil {
 			return nil, err
 		}
 		var committed uint64

@@ -91,10 +91,14 @@ type TopPrice struct {
 func (s *Store) TopPrices(ctx context.Context, w CostWindow, currency string, limit int) (list []TopPrice, lines uint64, total decimal.Decimal, err error) {
 	p := w.params()
 	p["currency"], p["limit"] = currency, limit
-	list, err = Collect(ctx, s, "web_top_price", p, func(rows driver.Rows) (TopPrice, error) {
+	err = s.each(WithParams(ctx, p), "web_top_price", SQL("web_top_price"), func(rows driver.Rows) error {
 		var x TopPrice
-		err := rows.Scan(&x.ID, &x.Scope, &x.Price, &lines, &total)
-		return x, err
+		var shown bool
+		err := rows.Scan(&x.ID, &x.Scope, &x.Price, &shown, &lines, &total)
+		if shown {
+			list = append(list, x)
+		}
+		return err
 	})
 	return list, lines, total, err
 }

@@ -3,10 +3,11 @@
 -- params:  from, to DateTime('UTC'), month Date, closed UInt32 (0 for an open month), currency String, limit UInt32
 -- reads:   rated_lines of the window through its commits of one currency; the ports of the same window
 -- why:     the attribute instance_uuid of ports would say the same, but reading the attributes of a day's lines takes ten times as long.
---          all_lines and all_prices include what has no instance, so that they can be compared with the commits.
-SELECT instance, scope, price, all_lines, all_prices
+--          all_lines and all_prices include what has no instance, so that they can be compared with the commits; lines of no
+--          instance at all give a row too, one that is not shown.
+SELECT instance, scope, price, instance != toUUID('00000000-0000-0000-0000-000000000000') AND priced > 0 AS shown, all_lines, all_prices
 FROM (
-    SELECT instance, scope, sum(of_price) AS price, sum(of_priced) AS priced, sum(sum(of_lines)) OVER () AS all_lines, sum(sum(of_price)) OVER () AS all_prices
+    SELECT instance, scope, sum(of_price) AS price, sum(of_priced) AS priced, row_number() OVER () AS row, sum(sum(of_lines)) OVER () AS all_lines, sum(sum(of_price)) OVER () AS all_prices
     FROM (
         SELECT if(p.instance_uuid = toUUID('00000000-0000-0000-0000-000000000000'), toUUIDOrZero(substring(l.resource, 1, 36)), p.instance_uuid) AS instance, l.scope AS scope, l.of_price AS of_price, l.of_lines AS of_lines, l.of_priced AS of_priced
         FROM (
@@ -26,5 +27,5 @@ FROM (
             WHERE v.bucket >= {from:DateTime('UTC')} AND v.bucket < {to:DateTime('UTC')}
             GROUP BY port) AS p ON p.port = l.resource)
     GROUP BY instance, scope)
-WHERE instance != toUUID('00000000-0000-0000-0000-000000000000') AND priced > 0
-ORDER BY price DESC, instance, scope LIMIT {limit:UInt32}
+WHERE shown OR row = 1
+ORDER BY shown DESC, price DESC, instance, scope LIMIT {limit:UInt32}
