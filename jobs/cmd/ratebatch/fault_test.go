@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/ratebatch/ratebatch/jobs/reset"
 	"github.com/ratebatch/ratebatch/jobs/retention"
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -181,11 +183,7 @@ func (b *billed) program() *program {
 // begin empties the database and prepares it for a job.
 func (b *billed) begin(j faultJob) {
 	b.Helper()
-	// All but the watermark: it is set from outside.
-	filled := b.text("SELECT arrayStringConcat(groupArray(name), ' ') FROM system.tables WHERE database = currentDatabase() AND total_rows > 0 AND name NOT IN ('schema_migrations', 'watermarks')")
-	for table := range strings.FieldsSeq(filled) {
-		b.sql("TRUNCATE TABLE " + table)
-	}
+	b.empty("watermarks") // it is set from outside
 	b.usage("alpha", "2026-11-30 20:00:00", 6, "3600", "2026-11-28 00:00:00")
 	b.usage("beta", "2026-11-30 20:00:00", 6, "1800", "2026-11-28 00:00:00")
 	v := metricVersions()
@@ -250,12 +248,17 @@ func (b *billed) exported() string {
 // Whatever breaks and wherever, after the next run everything readers see is
 // what a run without trouble gives, to the last exported byte.
 func TestEveryStatementMayBreak(t *testing.T) {
-	b := newBilled(t)
-	points := 0
+	free := places(t)
+	var points atomic.Int64
+	t.Cleanup(func() { t.Logf("%d fault points covered", points.Load()) }) // the jobs end after this function
 	for _, j := range faultJobs {
 		t.Run(j.name, func(t *testing.T) {
-			b := &billed{T: t, e: b.e, s: b.s, flags: b.flags}
+			t.Parallel()
+			place := <-free
+			defer func() { free <- place }()
+			b := &billed{T: t, e: place.e, s: place.s, flags: place.flags}
 			b.begin(j)
+			prepared := b.keep(enginetest.Options(t))
 			whole := fault.New(b.e.Conn(), 0, "")
 			if err := j.run(t.Context(), b.program(), store.New(whole, b.e.Database())); err != nil {
 				t.Fatal(err)
@@ -277,17 +280,16 @@ func TestEveryStatementMayBreak(t *testing.T) {
 					if !fault.Writes(text) {
 						files = "" // the lines are compared all the same
 					}
-					b.breaks(j, i+1, mode, text, want, files)
+					b.breaks(j, prepared, i+1, mode, text, want, files)
 				}
 				if t.Failed() {
 					t.FailNow()
 				}
 			}
-			points += n
+			points.Add(int64(n))
 			t.Logf("%s: %d statements, %d fault points", j.name, len(whole.Statements()), n)
 		})
 	}
-	t.Logf("%d fault points covered", points)
 }
 
 // sampled says whether a run that does not break every statement breaks this one:
@@ -324,9 +326,9 @@ func faultModes(i int, text string, all bool) []fault.Mode {
 	return modes
 }
 
-func (b *billed) breaks(j faultJob, at int, mode fault.Mode, text, want, wantFiles string) {
+func (b *billed) breaks(j faultJob, prepared kept, at int, mode fault.Mode, text, want, wantFiles string) {
 	b.Helper()
-	b.begin(j)
+	b.restore(prepared)
 	broken := fault.New(b.e.Conn(), at, mode)
 	errBroken := j.run(b.Context(), b.program(), store.New(broken, b.e.Database()))
 	where := fmt.Sprintf("%s: statement %d %s (%.60s): %v", j.name, at, mode, fault.Words(text), errBroken)
