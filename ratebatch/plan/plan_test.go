@@ -93,6 +93,8 @@ func TestMistakesOfFormHaveLineAndColumn(t *testing.T) {
 		"a group twice":                   {"groups: [a, a]", `1:13: group "a" is listed twice`},
 		"a field mapping without a value": {"services: [{name: vm, fields: [{name: f, mappings: [{cost: 1}]}]}]", `"value" is missing`},
 		"brackets without end":            {strings.Repeat("[", 1000), "nested"},
+		"dashes without end":              {strings.Repeat("- ", 2_000_000), "line 1 nests lists or keys more than 64 deep"},
+		"keys without end":                {"currency: EUR\n" + strings.Repeat("a: ", 1000), "line 2 nests lists or keys more than 64 deep"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := plan.Parse("plan.yaml", []byte(tt.text))
