@@ -93,7 +93,8 @@ func (j *Job) settleCarries(ctx context.Context, plan *Plan, result *Result, sco
 			}
 			changed = open
 		}
-		mine := j.Options.Shard.windows(slices.Clone(changed))
+		// A scope that cannot be rated in this run is settled by the run that can.
+		mine := slices.DeleteFunc(j.Options.Shard.windows(slices.Clone(changed)), func(w store.DueWindow) bool { return result.failing[w.Scope] != nil })
 		if len(mine) == 0 {
 			// The look is noted only when nothing is left to do: a run that dies before
 			// is made up for by the next, and other shards find what is theirs.

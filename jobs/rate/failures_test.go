@@ -178,16 +178,16 @@ services:
 			}
 			sendTraffic(t, s, append(flows, tt.bad...))
 			result, err := run(t.Context(), s, options("2026-11-01T03:00:01Z"))
-			if ratebatch.ExitCode(err) != ratebatch.ExitHalted || !strings.Contains(err.Error(), "scope s02 was left out, all others are rated") || !strings.Contains(err.Error(), "scope s07 was left out") {
+			if ratebatch.ExitCode(err) != ratebatch.ExitHalted || !strings.Contains(err.Error(), "scope s02 was left out from 2026-11-01T01:00:00Z on, all others are rated") || !strings.Contains(err.Error(), "scope s07 was left out") {
 				t.Errorf("error = %v (exit %d), want exit 20 that names both scopes", err, ratebatch.ExitCode(err))
 			}
-			if got, want := commits(t, s), "s00 2, s01 2, s03 2, s04 2, s05 2, s06 2, s08 2"; got != want {
+			if got, want := commits(t, s), "s00 2, s01 2, s02 1, s03 2, s04 2, s05 2, s06 2, s08 2"; got != want {
 				t.Errorf("rated: %s, want %s", got, want)
 			}
 			if got := failures(t, s); strings.Count(got, tt.cause) != 2 || strings.Count(got, "\n") != 1 {
 				t.Errorf("noted: %s, want two scopes with %q", got, tt.cause)
 			}
-			if len(result.Failed) != 2 || result.Periods != 14 {
+			if len(result.Failed) != 2 || result.Periods != 15 {
 				t.Errorf("result: %+v", result)
 			}
 			exec(t, s, tt.mend)
@@ -255,5 +255,81 @@ func TestALookGoesAroundAScopeThatCannotBeRead(t *testing.T) {
 	exec(t, s, "ALTER TABLE instance_metrics_hourly UPDATE covered_seconds = 3600 WHERE covered_seconds < 0 SETTINGS mutations_sync = 2")
 	if found, err := look(); err != nil || found.Late != 1 {
 		t.Errorf("after the row was corrected: %+v, %v, want beta's hour and no other again", found, err)
+	}
+	if got := failures(t, s); got != "" {
+		t.Errorf("after the row was corrected: still noted: %s", got)
+	}
+}
+
+// A failure is over when nobody is to rate its period any more, not only when the
+// period is rated: nobody could end the alarm otherwise.
+func TestAFailureEndsWithItsCause(t *testing.T) {
+	s := withTraffic(t)
+	for name, mend := range map[string]string{
+		"the row is gone, and its scope with it": "ALTER TABLE traffic DELETE WHERE scope = 'beta' SETTINGS mutations_sync = 2",
+		"the scope is disabled":                  "INSERT INTO scopes (scope, active, fetcher) VALUES ('beta', false, 'operator')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			anew(t, s, flatTraffic)
+			sendTraffic(t, s, []flow{{hour(0), "one", "alpha", "a", "z", qty("1")}, {hour(0).Add(time.Minute), "one", "beta", "b", "z", qty("1")}})
+			if _, err := run(t.Context(), s, options("2026-11-01T02:00:01Z")); ratebatch.ExitCode(err) != ratebatch.ExitHalted || !strings.Contains(failures(t, s), "beta from 00:00") {
+				t.Fatalf("%v, noted %s, want a failure of beta", err, failures(t, s))
+			}
+			exec(t, s, mend)
+			if _, err := run(t.Context(), s, options("2026-11-01T02:00:01Z")); err != nil {
+				t.Error(err)
+			}
+			if got := failures(t, s); got != "" {
+				t.Errorf("still noted: %s", got)
+			}
+			exec(t, s, "TRUNCATE TABLE scopes")
+		})
+	}
+}
+
+// A scope that cannot be rated does not hide what it failed for where its month has
+// tiers and its carry-in has changed, and the others' carry-ins are settled.
+func TestAFailingScopesCarriesAreSettledLater(t *testing.T) {
+	s := withTraffic(t)
+	anew(t, s, `
+currency: EUR
+services:
+  - name: traffic
+    tiers: [{id: t, steps: [{up_to: "2", cost: "1"}, {cost: "0.5"}]}]
+`)
+	send := func(n int, amount string) {
+		sendTraffic(t, s, []flow{{hour(n), "one", "alpha", "a", "z", qty(amount)}, {hour(n), "one", "beta", "b", "z", qty(amount)}})
+	}
+	for n := range 4 {
+		send(n, "1")
+	}
+	if _, err := run(t.Context(), s, options("2026-11-01T05:00:01Z")); err != nil {
+		t.Fatal(err)
+	}
+	// The first hour of both is rated again with more usage; what follows costs less
+	// by it, and the second hour of beta cannot be read any more.
+	exec(t, s, "ALTER TABLE traffic UPDATE amount = 3 WHERE at = '2026-11-01 00:00:00' SETTINGS mutations_sync = 2")
+	sendTraffic(t, s, []flow{{hour(1).Add(time.Minute), "one", "beta", "b", "z", qty("1")}})
+	exec(t, s, "ALTER TABLE period_commits DELETE WHERE begin = '2026-11-01 00:00:00' SETTINGS mutations_sync = 2")
+	_, err := run(t.Context(), s, options("2026-11-01T05:00:01Z"))
+	if ratebatch.ExitCode(err) != ratebatch.ExitHalted || !strings.Contains(fmt.Sprint(err), "scope beta was left out from 2026-11-01T01:00:00Z on, all others are rated") {
+		t.Errorf("error = %v (exit %d), want exit 20 that names beta", err, ratebatch.ExitCode(err))
+	}
+	owed := func() string {
+		var text string
+		if err := s.Conn().QueryRow(t.Context(), "SELECT arrayStringConcat(groupArray(concat(scope, ' ', toString(p))), ', ') FROM (SELECT scope, sum(price) AS p FROM rated GROUP BY scope ORDER BY scope)").Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if got := owed(); !strings.HasPrefix(got, "alpha 4, ") { // 2 at 1, 4 at 0.5
+		t.Errorf("owed: %s, want alpha 4", got)
+	}
+	exec(t, s, "ALTER TABLE traffic DELETE WHERE at = '2026-11-01 01:01:00' SETTINGS mutations_sync = 2")
+	if _, err := run(t.Context(), s, options("2026-11-01T05:00:01Z")); err != nil {
+		t.Error(err)
+	}
+	if got := owed(); got != "alpha 4, beta 4" || failures(t, s) != "" {
+		t.Errorf("after the row was corrected: owed %s, failures %s", got, failures(t, s))
 	}
 }

@@ -89,6 +89,9 @@ type LateResult struct {
 	failing error // why
 }
 
+// maxLooks bounds how many scopes that cannot be read a look goes around.
+const maxLooks = 100
+
 // maxLateWindows bounds the statement that rates what was found.
 const maxLateWindows = 100_000
 
@@ -139,6 +142,8 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 		j.Log.WarnContext(ctx, "look not noted", jobs.KeyRunID, run.ID, "error", result.failing)
 	} else if err := j.Store.NoteLook(ctx, look, result.Candidates, result.Late, result.Lost); err != nil {
 		return result, err
+	} else if err := j.settleLooks(ctx); err != nil {
+		return result, err
 	}
 	if result.Lost > 0 {
 		j.Log.ErrorContext(ctx, "usage lost", jobs.KeyRunID, run.ID, "periods", result.Lost, "hint", "see 'ratebatch status --late'")
@@ -155,13 +160,14 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 // failure.
 func (j *Job) lookAround(ctx context.Context, plan *Plan, look store.LateLook, c chunk, closed []ratebatch.Month, scopes []string, result *LateResult) error {
 	cause := j.lookAt(ctx, plan, look, c, closed, result)
-	if !store.IsOfRows(cause) || len(scopes) == 0 || result.failed >= maxFailing {
+	if !store.IsOfRows(cause) || len(scopes) == 0 || result.failed >= maxLooks {
 		return thrown(cause)
 	}
 	if len(scopes) == 1 {
 		result.failed++
-		result.failing = errors.Join(result.failing, fmt.Errorf("late usage of scope %s, all others were looked at: %w", scopes[0], thrown(cause)))
-		return j.Store.NoteFailure(ctx, store.ScopeFailure{Scope: scopes[0], Begin: c.from, Error: thrown(cause).Error()}, uuid.Nil)
+		cause = halted(thrown(cause))
+		result.failing = errors.Join(result.failing, fmt.Errorf("late usage of scope %s, all others were looked at: %w", scopes[0], cause))
+		return j.Store.NoteFailure(ctx, store.ScopeFailure{Scope: scopes[0], Begin: c.from, Error: cause.Error()}, uuid.Nil)
 	}
 	// By name, so that scopes without usage in open months are in a half too.
 	middle := len(scopes) / 2

@@ -27,6 +27,7 @@ type pass struct {
 	chunk   chunk
 	windows []store.DueWindow // the plan's, or those of a part of its scopes
 	part    bool              // of a part of them: usage of the others is not read
+	dedup   metric.Dedup      // how its first attempt drops repeats
 
 	attempts  []uuid.UUID  // ids of all attempts
 	begun     []store.Pass // attempts whose answer was lost while they committed
@@ -38,17 +39,21 @@ type pass struct {
 }
 
 // errRepeats says that usage rows came twice: an attempt that removes repeats the
-// slow way may be committed.
-type errRepeats struct{ reason string }
+// slow way may be committed. Where that is in vain, its cause says that it is a
+// matter of rows, so of single scopes.
+type errRepeats struct {
+	reason string
+	cause  error
+}
 
 func (e *errRepeats) Error() string { return e.reason }
+func (e *errRepeats) Unwrap() error { return e.cause }
 
 // run tries until everything is committed, at most maxAttempts times. Scopes
 // whose lines differ from their usage keep nobody waiting: the attempt commits
 // all others, and the next one is about those scopes alone. What differs to the
 // end has failed and is due at the next run.
 func (p *pass) run(ctx context.Context) error {
-	dedup := metric.Final
 	windows, part := p.windows, p.part
 	for {
 		id, err := uuid.NewV7()
@@ -56,7 +61,7 @@ func (p *pass) run(ctx context.Context) error {
 			return err
 		}
 		p.attempts = append(p.attempts, id)
-		a := &attempt{pass: p, dedup: dedup, windows: windows, part: part, ids: store.Pass{ID: id, From: p.chunk.from, To: p.chunk.to, Period: p.job.Options.Period}}
+		a := &attempt{pass: p, dedup: p.dedup, windows: windows, part: part, ids: store.Pass{ID: id, From: p.chunk.from, To: p.chunk.to, Period: p.job.Options.Period}}
 		err = a.run(ctx)
 		if err == nil && len(a.differences) == 0 {
 			return p.end(ctx, id)
@@ -80,11 +85,11 @@ func (p *pass) run(ctx context.Context) error {
 		var repeats *errRepeats
 		var again *ratebatch.TryAgainError
 		switch {
-		case errors.As(err, &repeats) && dedup == metric.Grouped:
-			return &ratebatch.HaltError{Err: fmt.Errorf("usage from %s: %w", p.chunk.from.Format(time.RFC3339), err), Hint: "the usage table holds rows that its key does not tell apart; nothing was committed"}
+		case errors.As(err, &repeats) && p.dedup == metric.Grouped:
+			return halted(err)
 		case errors.As(err, &repeats):
 			p.job.Log.WarnContext(ctx, "attempt void", jobs.KeyRunID, id, "reason", err, "attempt", len(p.attempts))
-			dedup = metric.Grouped
+			p.dedup = metric.Grouped
 		case errors.As(err, &again) && !store.IsOutcomeKnown(err) && ctx.Err() == nil && len(p.attempts) < maxAttempts:
 			// The answer was lost. What the statement did is ended and void;
 			// commits that went through stay, the rest is still due.
@@ -199,7 +204,7 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 	lap("usage counted", "periods", summary.Periods, "usage_rows", summary.UsageRows)
 	if summary.Repeated > 0 && a.dedup == metric.Final {
-		return &errRepeats{fmt.Sprintf("%d periods have usage rows that are not distinct", summary.Repeated)}
+		return &errRepeats{reason: fmt.Sprintf("%d periods have usage rows that are not distinct", summary.Repeated)}
 	}
 	if summary.Lost > 0 {
 		if err := s.NoteLost(ctx, a.ids); err != nil {
@@ -337,10 +342,20 @@ func thrown(err error) error {
 	}
 	text := store.ShortException(err)
 	if strings.Contains(text, "deduplication by FINAL") {
-		return &errRepeats{text}
+		return &errRepeats{text, err}
 	}
 	// A row that no metric can read stays as it is: trying again is in vain.
 	return &ratebatch.HaltError{Err: &rowError{text, err}, Hint: "correct the row or the metric that reads it; the next run rates the scope's periods"}
+}
+
+// halted says what to do about repeats that the slow way leaves too; other errors
+// stay as they are.
+func halted(err error) error {
+	var repeats *errRepeats
+	if !errors.As(err, &repeats) {
+		return err
+	}
+	return &ratebatch.HaltError{Err: err, Hint: "the usage table holds rows that its key does not tell apart: remove one of them; the next run rates the scope's periods"}
 }
 
 // rowError is an exception in one sentence.

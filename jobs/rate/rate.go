@@ -103,7 +103,8 @@ type Result struct {
 	Seconds  float64                    `json:"seconds"`
 	Ended    bool                       `json:"-"` // every pass came to its end
 
-	failing map[string]error // scopes that fail by what their rows hold
+	failing map[string]error     // scopes that fail by what their rows hold
+	before  []store.ScopeFailure // failures of the runs before
 }
 
 // Run rates what the plan names, pass by pass, under the run's id. It returns
@@ -113,7 +114,11 @@ func (j *Job) Run(ctx context.Context, plan *Plan, run *jobs.Run) (Result, error
 	started := time.Now() //nolint:forbidigo // how long the run took
 	result := Result{RunID: run.ID, Price: map[string]decimal.Decimal{}, Waiting: plan.Waiting, Attempts: []uuid.UUID{}}
 	scopes := map[string]bool{}
-	err := j.passes(ctx, plan, &result, scopes)
+	var err error
+	if result.before, err = j.Store.ScopeFailures(ctx); err != nil {
+		return result, err
+	}
+	err = j.passes(ctx, plan, &result, scopes)
 	if err == nil {
 		err = j.settleCarries(ctx, plan, &result, scopes)
 	}
@@ -131,6 +136,11 @@ func (j *Job) Run(ctx context.Context, plan *Plan, run *jobs.Run) (Result, error
 	if err := j.Store.NotePlainMonths(ctx, plan.touched()); err != nil {
 		return result, err
 	}
+	if !plan.asked {
+		if err := j.settleFailures(ctx, run.ID, &result); err != nil {
+			return result, err
+		}
+	}
 	errs := []error{plan.expired}
 	errs = append(errs, result.failures())
 	if result.Lost > 0 {
@@ -144,14 +154,12 @@ func (j *Job) Run(ctx context.Context, plan *Plan, run *jobs.Run) (Result, error
 
 // passes rates the plan's chunks. A chunk that needs more memory than the
 // server gives is cut in halves by time. One that fails by what some scope's rows
-// hold is cut in halves by scopes, until that scope stands alone; it is left out.
+// hold is cut in halves by scopes and then by time, until that scope's period stands
+// alone; the scope is left out from there on.
 // Periods that another run rated by other usage meanwhile are rated again at the
 // end.
 func (j *Job) passes(ctx context.Context, plan *Plan, result *Result, scopes map[string]bool) error {
-	queue := make([]*pass, 0, len(plan.chunks))
-	for _, c := range plan.chunks {
-		queue = append(queue, &pass{chunk: c, windows: plan.windows})
-	}
+	queue := result.queue(plan)
 	var overtaken []store.Overtaken
 	var done uint64
 	for len(queue) > 0 {
@@ -164,7 +172,7 @@ func (j *Job) passes(ctx context.Context, plan *Plan, result *Result, scopes map
 		}
 		err := p.run(ctx)
 		result.Attempts = append(result.Attempts, p.attempts...)
-		if a, b := p.halves(err, j.Options.Period); a != nil {
+		if a, b := p.halves(err, j.Options.Period); a != nil && !result.hopeless() {
 			j.Log.WarnContext(ctx, "pass cut in halves", "from", a.chunk.from, "to", b.chunk.to, "scopes", len(scopesOf(p.windows)), "reason", err)
 			if len(p.committed) > 0 {
 				result.add(p, scopes)
@@ -205,78 +213,6 @@ func (j *Job) passes(ctx context.Context, plan *Plan, result *Result, scopes map
 		return err
 	}
 	return j.passes(ctx, &next, result, scopes)
-}
-
-// leave takes scopes out that failed in this run.
-func (p *pass) leave(failing map[string]error) {
-	if len(failing) == 0 {
-		return
-	}
-	p.part = true // their rows must not be read either
-	p.windows = slices.DeleteFunc(slices.Clone(p.windows), func(w store.DueWindow) bool { return failing[w.Scope] != nil })
-}
-
-// halves cuts a pass in two that needed too much memory, or failed by what some
-// of its scopes' rows hold; nil when it cannot be.
-func (p *pass) halves(err error, period time.Duration) (a, b *pass) {
-	switch {
-	case store.IsMemoryLimit(err):
-		if first, second, ok := p.chunk.halves(period); ok {
-			return &pass{chunk: first, windows: p.windows, part: p.part}, &pass{chunk: second, windows: p.windows, part: p.part}
-		}
-	case store.IsOfRows(err):
-		within := slices.DeleteFunc(slices.Clone(p.windows), func(w store.DueWindow) bool { return !w.First.Before(p.chunk.to) || !p.chunk.from.Before(w.Until) })
-		names := scopesOf(within)
-		if len(names) < 2 {
-			return nil, nil
-		}
-		middle := names[len(names)/2]
-		a = &pass{chunk: p.chunk, part: true, windows: slices.DeleteFunc(slices.Clone(within), func(w store.DueWindow) bool { return w.Scope >= middle })}
-		b = &pass{chunk: p.chunk, part: true, windows: slices.DeleteFunc(within, func(w store.DueWindow) bool { return w.Scope < middle })}
-		a.chunk.periods /= 2
-		b.chunk.periods -= a.chunk.periods
-	}
-	return a, b
-}
-
-// maxFailing bounds how many scopes are left out of a run because of what their
-// rows hold: where more fail, it is not the scopes.
-const maxFailing = 10
-
-// leaveOut notes that the pass's only scope fails by what its rows hold. It
-// returns the cause when that is no matter of single scopes.
-func (j *Job) leaveOut(ctx context.Context, p *pass, cause error, result *Result) error {
-	names := scopesOf(p.windows)
-	if len(names) != 1 || len(result.failing) >= maxFailing {
-		return cause
-	}
-	f := store.ScopeFailure{Scope: names[0], Begin: later(p.windows[0].First, p.chunk.from), Error: cause.Error(), FailedAt: j.Options.Now}
-	j.Log.ErrorContext(ctx, "scope left out", jobs.KeyScope, f.Scope, jobs.KeyPeriod, f.Begin, "error", cause)
-	if result.failing == nil {
-		result.failing = map[string]error{}
-	}
-	result.failing[f.Scope] = cause
-	p.failed = append(p.failed, f)
-	return j.Store.NoteFailure(ctx, f, p.attempts[len(p.attempts)-1])
-}
-
-// failures is the error of a run that left scopes out. What only a person can
-// mend is named scope by scope.
-func (r *Result) failures() error {
-	var errs []error
-	var changing []store.ScopeFailure
-	for _, f := range r.Failed {
-		if cause := r.failing[f.Scope]; cause != nil {
-			errs = append(errs, fmt.Errorf("scope %s was left out, all others are rated: %w", f.Scope, cause))
-		} else {
-			changing = append(changing, f)
-		}
-	}
-	if len(changing) > 0 {
-		f := changing[0]
-		errs = append(errs, &ratebatch.TryAgainError{Err: fmt.Errorf("%d scopes were left out, all others are rated; first scope %s: %s", len(changing), f.Scope, f.Error), Hint: "the next run tries them again"})
-	}
-	return errors.Join(errs...)
 }
 
 func (r *Result) add(p *pass, scopes map[string]bool) {

@@ -83,18 +83,19 @@ type ScopeFailure struct {
 	Begin    time.Time `json:"begin"`
 	Error    string    `json:"error"`
 	FailedAt time.Time `json:"failed_at"`
+	OfLook   bool      `json:"of_look,omitempty"` // a look for late usage failed, not rating
 }
 
-// NoteFailure records a scope's failure.
+// NoteFailure records a scope's failure, or without an error that it is over.
 func (s *Store) NoteFailure(ctx context.Context, f ScopeFailure, attempt uuid.UUID) error {
 	return s.Exec(ctx, "insert_scope_failure", Params{"scope": f.Scope, "begin": f.Begin, "run_id": attempt, "error": f.Error})
 }
 
-// ScopeFailures lists the last failure of each scope that was not rated since.
+// ScopeFailures lists the last failure of each scope that is not over.
 func (s *Store) ScopeFailures(ctx context.Context) ([]ScopeFailure, error) {
 	return Collect(ctx, s, "scope_failures", nil, func(rows driver.Rows) (ScopeFailure, error) {
 		var f ScopeFailure
-		err := rows.Scan(&f.Scope, &f.Begin, &f.Error, &f.FailedAt)
+		err := rows.Scan(&f.Scope, &f.Begin, &f.Error, &f.FailedAt, &f.OfLook)
 		return f, err
 	})
 }

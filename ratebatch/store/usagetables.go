@@ -27,20 +27,25 @@ type UsageTable struct {
 
 // rows is the SELECT of scope, region, bucket and, of tiers, refreshed_at.
 func (t UsageTable) rows(refreshedSince bool) string {
-	scope := "toString(" + sqltext.Name(t.Scope) + ")"
-	region := "''"
+	text := func(column string) string {
+		if t.Tier {
+			return "toString(" + sqltext.Name(column) + ")"
+		}
+		return "ifNull(toString(" + sqltext.Name(column) + "), '')" // an operator's column may hold NULL: nobody's, as package metric says
+	}
+	scope, region := text(t.Scope), "''"
 	if t.Region != "" {
-		region = "toString(" + sqltext.Name(t.Region) + ")"
+		region = text(t.Region)
 	}
 	parts := strings.Split(t.Table, ".")
 	for i := range parts {
 		parts[i] = sqltext.Name(parts[i])
 	}
-	text := fmt.Sprintf("SELECT if(%[1]s = '', 'unattributed', %[1]s) AS scope, %[2]s AS region, toDateTime(%[3]s, 'UTC') AS bucket", scope, region, sqltext.Name(t.Time))
+	rows := fmt.Sprintf("SELECT if(%[1]s = '', 'unattributed', %[1]s) AS scope, %[2]s AS region, toDateTime(%[3]s, 'UTC') AS bucket", scope, region, sqltext.Name(t.Time))
 	if refreshedSince {
-		return text + ", refreshed_at FROM " + strings.Join(parts, ".") + " WHERE refreshed_at >= toDateTime({since:DateTime64(6, 'UTC')}, 'UTC')"
+		return rows + ", refreshed_at FROM " + strings.Join(parts, ".") + " WHERE refreshed_at >= toDateTime({since:DateTime64(6, 'UTC')}, 'UTC')"
 	}
-	return text + " FROM " + strings.Join(parts, ".")
+	return rows + " FROM " + strings.Join(parts, ".")
 }
 
 func usageRows(tables []UsageTable, refreshedSince bool) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -18,11 +19,11 @@ import (
 
 // status is what the status command prints.
 type status struct {
-	Scopes  []store.ScopeStatus `json:"scopes"`
-	Jobs    []store.JobStatus   `json:"jobs"`
-	Due     uint64              `json:"due_periods"`
-	Waiting []rate.Waiting      `json:"waiting"`
-	Note    string              `json:"note,omitempty"` // why due periods are not known
+	Scopes  []scopeStatus     `json:"scopes"`
+	Jobs    []store.JobStatus `json:"jobs"`
+	Due     uint64            `json:"due_periods"`
+	Waiting []rate.Waiting    `json:"waiting"`
+	Note    string            `json:"note,omitempty"` // why due periods are not known
 
 	Failures  []store.ScopeFailure `json:"failures,omitempty"`
 	Schedules []store.Schedule     `json:"schedules,omitempty"` // that are not done
@@ -37,6 +38,32 @@ type status struct {
 	BeforeFirst []store.BeforeFirst         `json:"before_first,omitempty"`
 	States      map[string]store.ScopeState `json:"scope_states,omitempty"` // of scopes that were named or disabled
 	Rules       map[string]string           `json:"rules,omitempty"`        // what the last run of rate with something due said of metrics and rules
+}
+
+// scopeStatus is how far a scope is rated, and what keeps it from going on.
+type scopeStatus struct {
+	store.ScopeStatus
+	Lag       float64 `json:"lag_seconds"` // since its last rated period ended
+	LastError string  `json:"last_error,omitempty"`
+}
+
+// scopeStatuses joins what is rated with what fails. A scope of which nothing could
+// be rated yet is listed too.
+func scopeStatuses(rated []store.ScopeStatus, failures []store.ScopeFailure, now time.Time) []scopeStatus {
+	out := make([]scopeStatus, 0, len(rated))
+	for _, s := range rated {
+		out = append(out, scopeStatus{ScopeStatus: s, Lag: now.Sub(s.RatedUntil).Seconds()})
+	}
+	for _, f := range failures {
+		i := slices.IndexFunc(out, func(s scopeStatus) bool { return s.Scope == f.Scope })
+		if i < 0 {
+			i = len(out)
+			out = append(out, scopeStatus{ScopeStatus: store.ScopeStatus{Scope: f.Scope, First: f.Begin, RatedUntil: f.Begin}, Lag: now.Sub(f.Begin).Seconds()})
+		}
+		out[i].LastError = f.Error
+	}
+	slices.SortStableFunc(out, func(a, b scopeStatus) int { return strings.Compare(a.Scope, b.Scope) })
+	return out
 }
 
 // outdated are rated periods that another version is in force for now.
@@ -127,7 +154,7 @@ func (x *status) check(o rate.Options, maxLag time.Duration) error {
 		halt("close the month, or keep the tiers longer", "%d due periods are older than their tier keeps", x.Expired)
 	}
 	for _, f := range x.Failures {
-		halt("", "scope %s from %s: %s", f.Scope, f.Begin.Format(time.RFC3339), f.Error)
+		halt("", "scope %s from %s: %s", f.Scope, f.Begin.UTC().Format(time.RFC3339), f.Error)
 	}
 	lost := 0
 	for _, f := range x.Late {
@@ -204,7 +231,8 @@ func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options)
 	}
 	var x status
 	var err error
-	if x.Scopes, err = s.ScopeStatuses(ctx); err != nil {
+	rated, err := s.ScopeStatuses(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if x.Jobs, err = jobs.Statuses(ctx, s); err != nil {
@@ -213,6 +241,7 @@ func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options)
 	if x.Failures, err = s.ScopeFailures(ctx); err != nil {
 		return nil, err
 	}
+	x.Scopes = scopeStatuses(rated, x.Failures, o.Now)
 	if x.Late, err = s.LateOpen(ctx); err != nil {
 		return nil, err
 	}
@@ -267,6 +296,8 @@ func printStatus(p *program, x *status) {
 		state := "active"
 		if known, ok := x.States[s.Scope]; ok && !known.Active {
 			state = "disabled"
+		} else if s.LastError != "" {
+			state = "fails"
 		}
 		rowf(w, "%s\t%s\t%s\t%s\t%d\t%s %s\t%d\t%d\n", s.Scope, x.States[s.Scope].Name, state, s.RatedUntil.Format(time.RFC3339), s.Periods, s.Price, s.Currency, s.Unpriced, s.Rejected)
 	}
@@ -292,7 +323,11 @@ func printStatus(p *program, x *status) {
 		rowf(p.stdout, "warning: %s\n", w)
 	}
 	for _, f := range x.Failures {
-		rowf(p.stdout, "scope %s fails from %s on: %s\n", f.Scope, f.Begin.Format(time.RFC3339), f.Error)
+		what := "fails"
+		if f.OfLook {
+			what = "has usage that may be late and cannot be read"
+		}
+		rowf(p.stdout, "scope %s %s from %s on: %s\n", f.Scope, what, f.Begin.UTC().Format(time.RFC3339), f.Error)
 	}
 	for _, y := range x.Schedules {
 		text := y.State
