@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -30,6 +33,28 @@ func TestModesOfEverythingThatIsWritten(t *testing.T) {
 			if err := os.Mkdir(in("prom"), 0o755); err != nil {
 				t.Fatal(err)
 			}
+			with := func(args ...string) *exec.Cmd {
+				cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", append([]string{"-c", `umask ` + umask + `; exec "$0" "$@"`, executable, "--data", in("data/billing")}, args...)...)
+				cmd.Env = append(os.Environ(), envProgram+"=1")
+				return cmd
+			}
+			// One engine beside them saves the others a start each; what it writes, it
+			// writes under the same umask.
+			serve := with("engine", "serve")
+			if err := serve.Start(); err != nil {
+				t.Fatal(err)
+			}
+			stop := sync.OnceFunc(func() {
+				_ = serve.Process.Signal(syscall.SIGTERM)
+				if err := serve.Wait(); err != nil {
+					t.Errorf("engine serve: %v", err)
+				}
+			})
+			t.Cleanup(stop)
+			eventually(t, "engine", func() bool {
+				_, err := os.Stat(in("data/billing/engine/endpoint.json"))
+				return err == nil
+			})
 			for _, args := range [][]string{
 				{"migrate", "--retention", "40y"},
 				{"simulate", "--instances", "3", "--projects", "3", "--hours", "2", "--begin", "2026-10-01", "--tiers"},
@@ -42,13 +67,11 @@ func TestModesOfEverythingThatIsWritten(t *testing.T) {
 				{"schedule", "render", "systemd", "--out", in("units")},
 				{"man", "--out", in("man")},
 			} {
-				args = append([]string{"-c", `umask ` + umask + `; exec "$0" "$@"`, executable, "--data", in("data/billing")}, args...)
-				cmd := exec.CommandContext(t.Context(), "sh", args...)
-				cmd.Env = append(os.Environ(), envProgram+"=1")
-				if out, err := cmd.CombinedOutput(); err != nil {
-					t.Fatalf("%v: %v\n%s", args[5:], err, out)
+				if out, err := with(args...).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %v\n%s", args, err, out)
 				}
 			}
+			stop()
 			shared := os.FileMode(0o755)
 			if umask == "077" {
 				shared = 0o700
