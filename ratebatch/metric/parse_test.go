@@ -95,6 +95,7 @@ func TestParseReportsProblems(t *testing.T) {
 		"an unknown key of a metric":                   {tier + "colour: red\n", "metrics.yaml:6:5: unknown key \"colour\""},
 		"a key given twice":                            {tier + "unit: y\n", "metrics.yaml:6:5: \"unit\" is given twice"},
 		"a merge key":                                  {tier + "<<: {unit: y}\n", "metrics.yaml:6:5: merge keys are not supported"},
+		"dashes without end":                           {strings.Repeat("- ", 2_000_000), "line 1 nests lists or keys more than 64 deep"},
 		"an alias without anchor":                      {tier + "groupby: *none\n", "alias none has no anchor"},
 		"no unit":                                      {"metrics:\n  m: {table: instance_metrics, quantity: time}\n", "metrics.yaml:2:3: metric m needs unit"},
 		"an unknown quantity":                          {"metrics:\n  m: {unit: x, table: instance_metrics, quantity: most}\n", "2:51: quantity \"most\": must be one of sum, time"},

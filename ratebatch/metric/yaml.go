@@ -11,6 +11,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/ratebatch/ratebatch/ratebatch/yamldepth"
 )
 
 // Problem is one mistake in metrics.yaml.
@@ -151,6 +153,9 @@ func parseYAML(data []byte) (file *ast.File, err error) {
 		case '\n':
 			depth = max(0, depth-1) // a bracket in running text is not nesting
 		}
+	}
+	if line := yamldepth.Crowded(data, maxNesting); line > 0 {
+		return nil, fmt.Errorf("line %d nests lists or keys more than %d deep", line, maxNesting)
 	}
 	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 }

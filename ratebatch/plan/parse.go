@@ -16,6 +16,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch/yamldepth"
 )
 
 // MaxSize bounds a plan's file: its syntax tree takes about 130 times its size, 2
@@ -116,34 +118,10 @@ func parseYAML(data []byte) (file *ast.File, err error) {
 	if depth := nesting(data); depth > maxNesting {
 		return nil, fmt.Errorf("brackets are nested %d deep: a plan needs no more than %d", depth, maxNesting)
 	}
-	if line := crowded(data); line > 0 {
+	if line := yamldepth.Crowded(data, maxNesting); line > 0 {
 		return nil, fmt.Errorf("line %d nests lists or keys more than %d deep: a plan needs no more", line, maxNesting)
 	}
 	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
-}
-
-// crowded is the first line with more than maxNesting of YAML's own marks in a
-// row ("- - - …", "? ? …", "a: a: …"), or 0: each opens a list or a mapping inside
-// the one before, for which the parser's memory grows with the square. 4 MB of
-// dashes took 22 GB.
-func crowded(data []byte) int {
-	line := 0
-	for text := range bytes.Lines(data) {
-		line++
-		run := 0
-		for mark := range bytes.FieldsSeq(text) {
-			if mark[0] == '#' {
-				break
-			}
-			if run++; len(mark) > 1 && mark[len(mark)-1] != ':' {
-				run = 0
-			}
-			if run > maxNesting {
-				return line
-			}
-		}
-	}
-	return 0
 }
 
 const maxNesting = 64
