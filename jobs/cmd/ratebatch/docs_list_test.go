@@ -3,14 +3,16 @@ package main
 // practice is a small cloud of two projects over 28 hours, rated by a plan of
 // its own, in the database that tests share: making tables takes longer than all
 // the rest.
-const practice = `cat > plan.yaml <<'END'
+const practice = practicePlan + `ratebatch simulate --projects 2 --instances 4 --begin 2026-10-31T20:00:00Z --hours 28 --interval 15m &&
+ratebatch plan apply plan.yaml && ratebatch rate --first-period usage`
+
+const practicePlan = `cat > plan.yaml <<'END'
 currency: EUR
 services:
   - name: instance
     mappings: [{cost: "0.2"}]
 END
-ratebatch simulate --projects 2 --instances 4 --begin 2026-10-31T20:00:00Z --hours 28 --interval 15m &&
-ratebatch plan apply plan.yaml && ratebatch rate --first-period usage`
+`
 
 // rejecting runs a command that may exit 3: simulate --faults sends garbage too.
 const rejecting = `printf '#!/bin/sh\n"$@" || [ $? = 3 ]\n' > rejecting && chmod +x rejecting`

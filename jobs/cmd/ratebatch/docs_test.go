@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/ratebatch/ratebatch/fixtures/kafkatest"
+	"github.com/ratebatch/ratebatch/ratebatch/engine"
 	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
 	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
@@ -53,11 +54,39 @@ func TestDocuments(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("needs bash")
 	}
+	copies := &practiced{of: enginetest.Options(t)}
 	for _, d := range documents {
 		if d.by != "" {
 			continue
 		}
-		t.Run(strings.ReplaceAll(strings.TrimSuffix(d.file, ".md"), "/", "_"), func(t *testing.T) { d.run(t) })
+		t.Run(strings.ReplaceAll(strings.TrimSuffix(d.file, ".md"), "/", "_"), func(t *testing.T) { d.run(t, copies) })
+	}
+}
+
+// practiced is the database as practice leaves it, once it has run.
+type practiced struct {
+	of engine.Options
+	at *kept
+}
+
+// setup does what has to be there before a document's first command.
+func (p *practiced) setup(t *testing.T, s *shell, text string) {
+	t.Helper()
+	after, practices := strings.CutPrefix(text, practice)
+	b := &billed{T: t, e: s.shared}
+	if practices && p.at != nil {
+		b.restore(*p.at)
+		text = practicePlan + "true" + after
+	} else if practices && after != "" {
+		p.setup(t, s, practice) // keep it without what comes after
+		text = "true" + after
+	}
+	if out, err := s.run(text); err != nil {
+		t.Fatalf("setup: %v\n%s", err, out)
+	}
+	if practices && p.at == nil {
+		k := b.keep(p.of)
+		p.at = &k
 	}
 }
 
@@ -172,12 +201,10 @@ func (d *document) commands(t *testing.T) []command {
 	return out
 }
 
-func (d *document) run(t *testing.T) {
+func (d *document) run(t *testing.T, copies *practiced) {
 	s := newShell(t, d.setup != "")
 	if d.setup != "" {
-		if out, err := s.run(d.setup); err != nil {
-			t.Fatalf("setup: %v\n%s", err, out)
-		}
+		copies.setup(t, s, d.setup)
 	}
 	commands := d.commands(t)
 	pairs := append([]string{"bin/ratebatch", "ratebatch"}, d.replace...)
@@ -242,6 +269,7 @@ type shell struct {
 	t          *testing.T
 	state, dir string
 	database   string // of the test's own; empty: the shared one
+	shared     *engine.Engine
 	env        []string
 }
 
@@ -263,10 +291,11 @@ func newShell(t *testing.T, migrated bool) *shell {
 		t.Fatal(err)
 	}
 	o := enginetest.Options(t)
-	if migrated {
-		o.Database = storetest.Shared(t).Database()
-	}
 	s := &shell{t: t, state: t.TempDir(), dir: root}
+	if migrated {
+		s.shared = storetest.Shared(t)
+		o.Database = s.shared.Database()
+	}
 	if !migrated {
 		s.database = o.Database
 	}
