@@ -31,20 +31,13 @@ type Held struct {
 // current commit is older than asked, and those that have none.
 func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
 	var held Held
-	x, err := j.readState(ctx)
+	// All months count here, closed ones as well: there a new revision is a
+	// correction.
+	x, err := j.readState(ctx, beginning)
 	if err != nil {
 		return nil, held, err
 	}
 	p := Plan{terms: x.terms, asked: true, reason: again.Reason}
-	// All months count here, closed ones as well: there a new revision is a
-	// correction.
-	everything := time.Unix(0, 0).UTC()
-	if x.usages, err = j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), everything); err != nil {
-		return nil, held, err
-	}
-	if x.commits, err = j.Store.CommitScopes(ctx, everything); err != nil {
-		return nil, held, err
-	}
 	ready, waiting := windows(x.usages, x.commits, x.scopes, x.marks, j.Options)
 	p.Waiting = waiting
 	byScope := map[string]store.DueWindow{}

@@ -101,7 +101,7 @@ const maxLateWindows = 100_000
 // committed are an alarm and change nothing.
 func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 	result := LateResult{Difference: map[string]decimal.Decimal{}}
-	x, err := j.readState(ctx)
+	x, err := j.readTermsInForce(ctx)
 	if err != nil {
 		return result, err
 	}
@@ -124,14 +124,8 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 		if err != nil {
 			return result, err
 		}
-		var scopes []string
-		for _, u := range x.usages {
-			scopes = append(scopes, u.Scope)
-		}
-		slices.Sort(scopes)
-		scopes = slices.Compact(scopes)
 		for _, c := range chunks(days, rows, x.terms.edges(from, to), j.Options.passLimit()) {
-			if err := j.lookAround(ctx, plan, look, c, x.closed, scopes, &result); err != nil {
+			if err := j.lookAroundFailures(ctx, plan, look, c, x, &result); err != nil {
 				return result, err
 			}
 		}
@@ -155,9 +149,26 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 	return result, errors.Join(result.failing, j.rateLate(ctx, x.terms, again, run, &result))
 }
 
-// lookAround is lookAt that goes around scopes whose rows cannot be read: it
-// looks at halves of the scopes until such a scope stands alone, and notes its
-// failure.
+// lookAroundFailures is lookAt that goes around scopes whose rows cannot be read.
+func (j *Job) lookAroundFailures(ctx context.Context, plan *Plan, look store.LateLook, c chunk, x *state, result *LateResult) error {
+	cause := j.lookAt(ctx, plan, look, c, x.closed, result)
+	if !store.IsOfRows(cause) {
+		return thrown(cause)
+	}
+	usages, err := j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), openSince(x.closed))
+	if err != nil {
+		return errors.Join(thrown(cause), err)
+	}
+	var scopes []string
+	for _, u := range usages {
+		scopes = append(scopes, u.Scope)
+	}
+	slices.Sort(scopes)
+	return j.lookAround(ctx, plan, look, c, x.closed, slices.Compact(scopes), result)
+}
+
+// lookAround looks at halves of the scopes until one whose rows cannot be read
+// stands alone, and notes its failure.
 func (j *Job) lookAround(ctx context.Context, plan *Plan, look store.LateLook, c chunk, closed []ratebatch.Month, scopes []string, result *LateResult) error {
 	cause := j.lookAt(ctx, plan, look, c, closed, result)
 	if !store.IsOfRows(cause) || len(scopes) == 0 || result.failed >= maxLooks {

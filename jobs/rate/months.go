@@ -14,7 +14,7 @@ import (
 // MonthWindows gives the windows in a month of the scopes that have to be rated
 // in it, ready or not, and those of the disabled ones.
 func (j *Job) MonthWindows(ctx context.Context, month ratebatch.Month) (active, disabled []store.DueWindow, err error) {
-	x, err := j.readState(ctx)
+	x, err := j.readState(ctx, openSince)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -102,6 +102,9 @@ func hashWindows(windows []store.DueWindow, states map[time.Time]store.MonthStat
 	}
 	return out
 }
+
+// beginning is for all months, closed ones as well.
+func beginning([]ratebatch.Month) time.Time { return time.Unix(0, 0).UTC() }
 
 // openSince is the start of the earliest month that may be open: the one after
 // the closed months that follow one another from the first on.

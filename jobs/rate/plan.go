@@ -43,7 +43,8 @@ type state struct {
 	marks   map[string]store.Watermark
 }
 
-func (j *Job) readState(ctx context.Context) (*state, error) {
+// readTermsInForce is the part of the state that no usage is read for.
+func (j *Job) readTermsInForce(ctx context.Context) (*state, error) {
 	if err := j.Options.Validate(); err != nil {
 		return nil, err
 	}
@@ -61,25 +62,33 @@ func (j *Job) readState(ctx context.Context) (*state, error) {
 	if x.closed, err = j.closedMonths(ctx); err != nil {
 		return nil, err
 	}
-	since := openSince(x.closed)
-	if x.usages, err = j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), since); err != nil {
+	return &x, j.checkPeriodLength(ctx, openSince(x.closed))
+}
+
+// readState reads who has usage and what was rated since then, and all else that
+// the decision rests on.
+func (j *Job) readState(ctx context.Context, since func(closed []ratebatch.Month) time.Time) (*state, error) {
+	x, err := j.readTermsInForce(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if x.commits, err = j.Store.CommitScopes(ctx, since); err != nil {
+	from := since(x.closed)
+	if x.usages, err = j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), from); err != nil {
+		return nil, err
+	}
+	if x.commits, err = j.Store.CommitScopes(ctx, from); err != nil {
 		return nil, err
 	}
 	if x.scopes, err = j.Store.ScopeStates(ctx); err != nil {
 		return nil, err
 	}
-	if x.marks, err = j.Store.Watermarks(ctx); err != nil {
-		return nil, err
-	}
-	return &x, j.checkPeriodLength(ctx, since)
+	x.marks, err = j.Store.WatermarksOf(ctx, x.usages)
+	return x, err
 }
 
 // Plan reads the state and says which periods are due. It writes nothing.
 func (j *Job) Plan(ctx context.Context) (*Plan, error) {
-	x, err := j.readState(ctx)
+	x, err := j.readState(ctx, openSince)
 	if err != nil {
 		return nil, err
 	}

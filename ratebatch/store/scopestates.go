@@ -17,7 +17,26 @@ type Watermark struct {
 
 // Watermarks lists the watermark of each region that has one.
 func (s *Store) Watermarks(ctx context.Context) (map[string]Watermark, error) {
-	list, err := Collect(ctx, s, "watermarks", nil, func(rows driver.Rows) (Watermark, error) {
+	return s.watermarks(ctx, true)
+}
+
+// WatermarksOf lists the watermarks of at least the regions of the usages that
+// have one. As long as each of them still sends, history is not read.
+func (s *Store) WatermarksOf(ctx context.Context, usages []ScopeUsage) (map[string]Watermark, error) {
+	marks, err := s.watermarks(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range usages {
+		if _, ok := marks[u.Region]; !ok {
+			return s.watermarks(ctx, true)
+		}
+	}
+	return marks, nil
+}
+
+func (s *Store) watermarks(ctx context.Context, whole bool) (map[string]Watermark, error) {
+	list, err := Collect(ctx, s, "watermarks", Params{"whole": whole}, func(rows driver.Rows) (Watermark, error) {
 		var w Watermark
 		err := rows.Scan(&w.Region, &w.CompleteUntil, &w.Source)
 		return w, err
