@@ -1,7 +1,7 @@
 # Ratebatch. 'make help' lists what there is.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build docs agent dashboard test-dashboard test-browser engine demo test race test-lab lint verify bench bench-quick bench-full release test-release fuzz clean check-tools
+.PHONY: help build docs agent dashboard test-dashboard test-browser engine demo test test-ci race test-lab lint verify bench bench-quick bench-full release test-release fuzz clean check-tools
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -10,6 +10,10 @@ export CGO_ENABLED ?= 0
 
 # Tests of one package may start an engine of their own; two at a time suit two cores.
 TEST_FLAGS ?= -p 2 -timeout 45m
+# CI counts what ran and what skipped: it runs the same packages through gotestsum.
+GO_TEST ?= go test
+# go test takes packages in the order given, each once: what takes longest must not start last.
+SLOW_FIRST = ./jobs/cmd/ratebatch ./ratebatch/store ./exporter ./jobs/rate
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +55,7 @@ demo: engine ## load a real month of usage, rate it, export it and show what it 
 
 test: engine test-dashboard ## run all tests
 	go vet ./...
-	go test $(TEST_FLAGS) ./...
+	$(GO_TEST) $(TEST_FLAGS) $(SLOW_FIRST) ./...
 
 race: engine ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race $(TEST_FLAGS) ./...
@@ -85,6 +89,18 @@ bench-quick: engine ## every benchmark once, small
 
 bench-full: engine ## the long series
 	@bin/ratebatch bench --full
+
+GOTESTSUM_VERSION := v1.13.0
+bin/tools/gotestsum-$(GOTESTSUM_VERSION):
+	@mkdir -p bin/tools
+	@GOBIN=$(CURDIR)/bin/tools go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	@mv bin/tools/gotestsum $@
+
+# One line a package, what failed in full, and at the end what skipped and why; .ci/may-skip says which tests may.
+test-ci: bin/tools/gotestsum-$(GOTESTSUM_VERSION)
+	@mkdir -p bin
+	$(MAKE) --no-print-directory test GO_TEST='$(CURDIR)/$< --format pkgname --jsonfile bin/test.json --'
+	@.ci/skips bin/test.json
 
 NFPM_VERSION := v2.45.2
 bin/tools/nfpm-$(NFPM_VERSION):
