@@ -79,6 +79,16 @@ func enginePeak(dataDir string) (float64, error) {
 	return float64(kib) / 1024, err
 }
 
+// resetEnginePeak makes the engine's peak begin anew, so that writing a bench's
+// usage does not count for the job that is measured after it.
+func resetEnginePeak(dataDir string) error {
+	pid, err := enginePID(dataDir)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0) // proc(5): resets VmHWM
+}
+
 // childRun is a run of this program as a process of its own.
 type childRun struct {
 	stdout []byte
@@ -128,6 +138,9 @@ type ratedItself struct {
 // rateItself runs rate over a bench's database as operators do.
 func rateItself(ctx context.Context, p *program, dir string) (out ratedItself, err error) {
 	data := filepath.Join(dir, "data")
+	if err := resetEnginePeak(data); err != nil {
+		return out, err
+	}
 	run, err := runSelf(ctx, p.stderr, "--data", data, "--database", "bench", "rate", "--first-period", "usage", "--output", "json")
 	if err != nil {
 		return out, err
