@@ -24,6 +24,9 @@ func benchCatchup(ctx context.Context, p *program, dir string, size benchSize) (
 		if err := idleScopes(ctx, s, scopes/2, scopes); err != nil {
 			return err
 		}
+		if err := keepRawAsOperatorsDo(ctx, s); err != nil {
+			return err
+		}
 		until := bench.UsageBegin.Add(time.Duration(size.hours) * time.Hour)
 		if err := completeUntil(ctx, s, until); err != nil {
 			return err

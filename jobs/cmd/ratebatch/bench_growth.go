@@ -82,7 +82,10 @@ func rateGrown(ctx context.Context, p *program, dir string, scopes, instances, h
 		if err := readyToRate(ctx, s, bench.UsageBegin.Add(time.Duration(hours)*time.Hour)); err != nil {
 			return err
 		}
-		var err error
+		err := keepRawAsOperatorsDo(ctx, s)
+		if err != nil {
+			return err
+		}
 		if out, err = rateItself(ctx, p, dir); err != nil {
 			return err
 		}

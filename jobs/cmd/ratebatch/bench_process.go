@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ratebatch/ratebatch/jobs/rate"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
 var peakMemory = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
@@ -133,6 +134,15 @@ func runSelf(ctx context.Context, stderr io.Writer, args ...string) (childRun, e
 type ratedItself struct {
 	rate.Result
 	jobPeak, enginePeak float64 // MiB
+}
+
+// keepRawAsOperatorsDo gives raw samples the retention that they have by default.
+// An engine that has just started compares the tiers with the raw samples for as
+// long as these are kept: two days and not, as in other benches, for ever.
+func keepRawAsOperatorsDo(ctx context.Context, s *store.Store) error {
+	keep := store.Retention{Raw: store.DefaultRetention.Raw, FiveMin: demoRetention, Hourly: demoRetention}
+	_, err := s.Migrate(ctx, store.MigrateOptions{Retention: keep})
+	return err
 }
 
 // rateItself runs rate over a bench's database as operators do.
