@@ -141,7 +141,7 @@ type ratedItself struct {
 // long as these are kept: two days and not, as in other benches, for ever.
 func keepRawAsOperatorsDo(ctx context.Context, s *store.Store) error {
 	keep := store.Retention{Raw: store.DefaultRetention.Raw, FiveMin: demoRetention, Hourly: demoRetention}
-	_, err := s.Migrate(ctx, store.MigrateOptions{Retention: keep})
+	_, err := s.Migrate(ctx, store.MigrateOptions{Retention: keep, SetRetention: true})
 	return err
 }
 
