@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -408,4 +409,53 @@ func restart(t testing.TB, s *store.Store) {
 		}
 	}
 	refresh(t, s)
+}
+
+// A kind without raw samples has nothing that its tiers could take up: an engine
+// that has just started would look at every row of the tier for it.
+func TestAKindWithoutSamplesIsNotRefreshed(t *testing.T) {
+	if left := 10*time.Minute - time.Since(time.Now().Truncate(10*time.Minute)); left < 20*time.Second {
+		time.Sleep(left + time.Second) // then all views refresh by themselves
+	}
+	s := storetest.Fresh(t)
+	views := func() map[string]time.Time {
+		t.Helper()
+		list, err := s.TierViews(t.Context())
+		if err != nil || len(list) != 6 {
+			t.Fatalf("%d views, %v", len(list), err)
+		}
+		out := map[string]time.Time{}
+		for _, v := range list {
+			out[v.View] = v.LastSuccess
+		}
+		return out
+	}
+	exec := func(text string) {
+		t.Helper()
+		if err := s.Conn().Exec(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for view := range views() {
+		exec("SYSTEM START VIEW " + view)
+		exec("SYSTEM REFRESH VIEW " + view)
+		exec("SYSTEM WAIT VIEW " + view)
+	}
+	before := views()
+	time.Sleep(1100 * time.Millisecond) // the times are whole seconds
+	if err := s.RefreshTiers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := views(); !maps.Equal(before, after) {
+		t.Errorf("without samples: refreshed at %v, then at %v", before, after)
+	}
+	exec("INSERT INTO instance_samples (ts, begin, region, project_id) SELECT now64(3) - 7260, now64(3) - 7320, 'r', 'p'")
+	if err := s.RefreshTiers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for view, at := range views() {
+		if fresh, want := at.After(before[view]), strings.HasPrefix(view, "instance_"); fresh != want {
+			t.Errorf("with a sample of an instance: %s refreshed is %v, want %v", view, fresh, want)
+		}
+	}
 }

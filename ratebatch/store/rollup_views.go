@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,10 +67,22 @@ func (k *tierKind) viewText(tier int, o MigrateOptions) string {
 
 // RefreshTiers brings both tiers of all kinds up to date now, through their
 // refreshable views, and waits for it. Each view is waited for first: a refresh
-// under way may have begun before the newest sample arrived.
+// under way may have begun before the newest sample arrived. A kind without any
+// raw samples has nothing that its tiers could take up; its views are left alone,
+// for one that does not know its last refresh looks at every row of its tier.
 func (s *Store) RefreshTiers(ctx context.Context) error {
+	sampled, err := Collect(ctx, s, "sampled_kinds", nil, func(rows driver.Rows) (kind string, err error) {
+		err = rows.Scan(&kind)
+		return kind, err
+	})
+	if err != nil {
+		return err
+	}
 	for _, step := range []string{"SYSTEM WAIT VIEW ", "SYSTEM REFRESH VIEW ", "SYSTEM WAIT VIEW "} {
 		for i := range tierKinds {
+			if !slices.Contains(sampled, tierKinds[i].name) {
+				continue
+			}
 			for _, tier := range tierKinds[i].tiers {
 				if err := s.conn.Exec(ctx, step+viewName(tier)); err != nil {
 					return fmt.Errorf("refresh %s: %w", tier, describe(err))
