@@ -125,7 +125,7 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 			return result, err
 		}
 		for _, c := range chunks(days, rows, x.terms.edges(from, to), j.Options.passLimit()) {
-			if err := j.lookAroundFailures(ctx, plan, look, c, x, &result); err != nil {
+			if err := j.lookAround(ctx, plan, look, c, x, nil, &result); err != nil {
 				return result, err
 			}
 		}
@@ -149,29 +149,26 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 	return result, errors.Join(result.failing, j.rateLate(ctx, x.terms, again, run, &result))
 }
 
-// lookAroundFailures is lookAt that goes around scopes whose rows cannot be read.
-func (j *Job) lookAroundFailures(ctx context.Context, plan *Plan, look store.LateLook, c chunk, x *state, result *LateResult) error {
+// lookAround is lookAt that goes around scopes whose rows cannot be read: it
+// looks at halves of the scopes, nil being those with usage, until such a scope
+// stands alone, and notes its failure.
+func (j *Job) lookAround(ctx context.Context, plan *Plan, look store.LateLook, c chunk, x *state, scopes []string, result *LateResult) error {
 	cause := j.lookAt(ctx, plan, look, c, x.closed, result)
-	if !store.IsOfRows(cause) {
+	if !store.IsOfRows(cause) || result.failed >= maxLooks {
 		return thrown(cause)
 	}
-	usages, err := j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), openSince(x.closed))
-	if err != nil {
-		return errors.Join(thrown(cause), err)
+	if scopes == nil {
+		usages, err := j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), openSince(x.closed))
+		if err != nil {
+			return errors.Join(thrown(cause), err)
+		}
+		for _, u := range usages {
+			scopes = append(scopes, u.Scope)
+		}
+		slices.Sort(scopes)
+		scopes = slices.Compact(scopes)
 	}
-	var scopes []string
-	for _, u := range usages {
-		scopes = append(scopes, u.Scope)
-	}
-	slices.Sort(scopes)
-	return j.lookAround(ctx, plan, look, c, x.closed, slices.Compact(scopes), result)
-}
-
-// lookAround looks at halves of the scopes until one whose rows cannot be read
-// stands alone, and notes its failure.
-func (j *Job) lookAround(ctx context.Context, plan *Plan, look store.LateLook, c chunk, closed []ratebatch.Month, scopes []string, result *LateResult) error {
-	cause := j.lookAt(ctx, plan, look, c, closed, result)
-	if !store.IsOfRows(cause) || len(scopes) == 0 || result.failed >= maxLooks {
+	if len(scopes) == 0 {
 		return thrown(cause)
 	}
 	if len(scopes) == 1 {
@@ -191,7 +188,7 @@ func (j *Job) lookAround(ctx context.Context, plan *Plan, look store.LateLook, c
 		if look.Filter != "" {
 			part.Filter = look.Filter + " AND " + part.Filter
 		}
-		if err := j.lookAround(ctx, plan, part, c, closed, half.scopes, result); err != nil {
+		if err := j.lookAround(ctx, plan, part, c, x, half.scopes, result); err != nil {
 			return err
 		}
 	}
