@@ -79,14 +79,20 @@ func (c *connection) close() {
 
 // subscribe registers for the events that change what a poll finds. A libvirtd
 // that lacks one is used without it.
+//
+// A subscription ends with its socket and by nothing else. A context that ended
+// first would have go-libvirt deregister all five at the moment at which close
+// says goodbye, and libvirtd 9.0 has no lock between the two: it was seen to
+// crash, reading the list of callbacks that the closing had freed. A meter that
+// goes must not take the compute node's libvirtd with it.
 func (h *Host) subscribe(ctx context.Context, c *connection) error {
+	never := context.WithoutCancel(ctx)
 	for _, id := range []rpc.DomainEventID{
 		rpc.DomainEventIDLifecycle, rpc.DomainEventIDReboot, rpc.DomainEventIDDeviceAdded,
 		rpc.DomainEventIDDeviceRemoved, rpc.DomainEventIDMetadataChange,
 	} {
 		err := c.call(ctx, h.deadline, "subscribing to events", func() error {
-			// The subscription ends with the connection.
-			ch, err := c.rpc.SubscribeEvents(h.life, id, nil)
+			ch, err := c.rpc.SubscribeEvents(never, id, nil)
 			if err == nil {
 				h.wg.Go(func() {
 					for e := range ch {

@@ -417,6 +417,27 @@ func TestClosedHost(t *testing.T) {
 	p.Hang(false)
 }
 
+// Deregistering while the session closes has crashed libvirtd 9.0 (subscribe).
+func TestGoingAwayTakesNoSubscriptionBack(t *testing.T) {
+	p := peer(t, libvirtpeer.Options{Domains: 1})
+	for range 20 {
+		h := New(Options{URI: p.URI(), Deadline: 5 * time.Second})
+		poll(t, h)
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if opened, closed := p.Calls(libvirtpeer.ProcOpen), p.Calls(libvirtpeer.ProcClose); opened != 20 || closed != 20 {
+		t.Errorf("%d sessions opened, %d said goodbye; want 20 and 20", opened, closed)
+	}
+	if n := p.Calls(libvirtpeer.ProcRegisterAny); n != 100 {
+		t.Errorf("%d subscriptions, want 100", n)
+	}
+	if n := p.Calls(libvirtpeer.ProcDeregister); n != 0 {
+		t.Errorf("%d subscriptions were taken back", n)
+	}
+}
+
 func TestNothingGrowsOverAThousandPolls(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
