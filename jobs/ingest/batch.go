@@ -41,9 +41,9 @@ type batch struct {
 	regions map[string]map[place]bool
 	records int
 	bytes   int
-	began   time.Time // when its first record came
+	began   time.Time // when its first record came, by the clock
 	cutoff  time.Time // samples that begin before it are late
-	now     time.Time
+	now     time.Time // the date by which samples are early or late
 }
 
 func newBatch(ids map[string]kadm.TopicID) *batch {

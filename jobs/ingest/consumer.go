@@ -69,10 +69,10 @@ type session struct {
 	asked    time.Time // when the other members' progress was last looked at
 }
 
-// startBatch begins to fill a batch at a moment.
+// startBatch begins to fill a batch whose samples are judged by a date.
 func (s *session) startBatch(now time.Time) {
 	b := s.filling
-	b.began, b.now = now, now
+	b.began, b.now = clock(), now
 	b.cutoff = s.job.cutoff(now)
 }
 
@@ -226,7 +226,7 @@ func (s *session) take(ctx context.Context, fetches kgo.Fetches) error {
 	if failed != nil {
 		return failed
 	}
-	now := s.job.Now()
+	now, heard := s.job.Now(), clock()
 	for records := fetches.RecordIter(); !records.Done(); {
 		r := records.Next()
 		a := s.parts[place{r.Topic, r.Partition}]
@@ -242,7 +242,7 @@ func (s *session) take(ctx context.Context, fetches kgo.Fetches) error {
 			}
 		}
 		a.next = r.Offset + 1
-		s.lastLive = now
+		s.lastLive = heard
 		if s.filling.records == 0 {
 			s.startBatch(now)
 		}

@@ -1,13 +1,18 @@
 package ingest_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ratebatch/ratebatch/fixtures/kafkatest"
 	"github.com/ratebatch/ratebatch/fixtures/simulate"
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 // A run that drains the topics does not end while another member of its group
@@ -28,4 +33,28 @@ func TestARunWaitsForPartitionsThatAnotherMemberHas(t *testing.T) {
 	idle.LeaveGroup()
 	p.wait(done)
 	p.everything()
+}
+
+// Brokers that answer and give nothing end a run that drains, also where the
+// date that samples are judged by is given and stands still.
+func TestBrokersThatGiveNothingEndADrain(t *testing.T) {
+	t.Parallel() // it waits
+	p := newPipe(t, 1, kafkatest.Config{})
+	cluster := p.broker.Own(t).Cluster()
+	p.send(batches(t, cloud(1, simulate.Faults{})))
+	p.options.RetryFor = time.Second
+	cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		cluster.SleepControl(func() { time.Sleep(100 * time.Millisecond) })
+		return r.ResponseKind(), nil, true
+	})
+	job := p.job()
+	now := time.Now()
+	job.Now = func() time.Time { return now }
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	result, err := job.Run(ctx, uuid.New())
+	if ratebatch.ExitCode(err) != ratebatch.ExitTryAgain || !strings.Contains(err.Error(), "gave no record for 2") || result.Records != 0 {
+		t.Errorf("%d records, exit %d: %v; want exit %d and for how long nothing came", result.Records, ratebatch.ExitCode(err), err, ratebatch.ExitTryAgain)
+	}
 }

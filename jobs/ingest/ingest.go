@@ -48,11 +48,15 @@ const (
 	tick         = 200 * time.Millisecond
 )
 
+// clock tells how long things take. Job.Now is the date that data is judged by,
+// which may be given and then stands still: patience measured by it never ends.
+func clock() time.Time { return time.Now() } //nolint:forbidigo // timeouts
+
 // Run drains the topics to where they end, or follows them until ctx ends. The
 // result holds what was done also when an error comes with it.
 func (j *Job) Run(ctx context.Context, run uuid.UUID) (Result, error) {
 	j.result = Result{RunID: run, Samples: map[string]uint64{}, Losses: []store.Loss{}, Regions: []Region{}, Silent: []store.SilentHost{}}
-	began := j.Now()
+	began := clock()
 	log := j.Log
 	j.Log = log.With(jobs.KeyRunID, run, jobs.KeyJob, "ingest")
 	defer func() { j.Log = log }()
@@ -73,9 +77,9 @@ func (j *Job) Run(ctx context.Context, run uuid.UUID) (Result, error) {
 		case errors.Is(err, errTopicMissing) && j.Options.Follow && j.result.Batches > 0:
 			// It was there: whoever deleted it may be making it anew.
 			if missing.IsZero() {
-				missing = j.Now()
+				missing = clock()
 			}
-			again = j.Now().Sub(missing) < j.Options.RetryFor
+			again = clock().Sub(missing) < j.Options.RetryFor
 		default:
 			again = false
 		}
@@ -92,7 +96,7 @@ func (j *Job) Run(ctx context.Context, run uuid.UUID) (Result, error) {
 		err = j.finish(context.WithoutCancel(ctx))
 	}
 	j.result.Retries = j.retries.Load()
-	j.result.Seconds = j.Now().Sub(began).Seconds()
+	j.result.Seconds = clock().Sub(began).Seconds()
 	j.Log.InfoContext(ctx, "ingest ends", "records", j.result.Records, "late", j.result.Late, "rejected", j.result.Rejected, "losses", len(j.result.Losses),
 		"batches", j.result.Batches, "retries", j.result.Retries, "rebalances", j.result.Rebalances, "seconds", j.result.Seconds)
 	if err == nil {
@@ -226,7 +230,7 @@ func (s *session) open(ctx context.Context) error {
 	if err := s.announce(ctx, partitions); err != nil {
 		return err
 	}
-	s.lastLive = s.job.Now()
+	s.lastLive = clock()
 	return s.look(ctx)
 }
 
@@ -234,9 +238,10 @@ func (s *session) open(ctx context.Context) error {
 // or for ever.
 func (s *session) loop(ctx context.Context) error {
 	o := s.job.Options
-	began := s.job.Now()
+	began := clock()
 	nextLook, counted := began.Add(pictureEvery), began
 	placed := began     // when it was last known what to read
+	gave := began       // when there was last a record, or none to wait for
 	var alone time.Time // since when all that is ours is stored, and not all of the others'
 	counting := make(chan error, 1)
 	busy := false
@@ -260,7 +265,7 @@ func (s *session) loop(ctx context.Context) error {
 		}
 		s.mu.Lock()
 		err := s.take(ctx, fetches)
-		now := s.job.Now()
+		now := clock()
 		if err == nil && len(s.filling.spans) > 0 && (now.Sub(s.filling.began) >= o.BatchTime || s.reached(func(a *assigned) int64 { return a.next })) {
 			err = s.launch()
 		}
@@ -268,6 +273,11 @@ func (s *session) loop(ctx context.Context) error {
 			placed = now
 		} else if err == nil && now.Sub(placed) > max(o.RetryFor, patience) {
 			err = &ratebatch.TryAgainError{Err: fmt.Errorf("the consumer group %s did not say for %s what to read", o.Group, now.Sub(placed).Round(time.Second)), Hint: "what was stored is committed; run the same command again"}
+		}
+		if fetches.NumRecords() > 0 || s.reached(func(a *assigned) int64 { return a.next }) {
+			gave = now
+		} else if err == nil && !o.Follow && now.Sub(gave) > max(o.RetryFor, patience) {
+			err = &ratebatch.TryAgainError{Err: fmt.Errorf("kafka gave no record for %s of partitions that are not read to their end", now.Sub(gave).Round(time.Second)), Hint: "what was stored is committed; run the same command again"}
 		}
 		done := false
 		if err == nil && s.reached(func(a *assigned) int64 { return a.next }) {
@@ -317,7 +327,7 @@ func (s *session) loop(ctx context.Context) error {
 // retry repeats what a passing trouble stopped, with growing pauses, until
 // RetryFor is over. Mistakes of the configuration end it at once.
 func (j *Job) retry(ctx context.Context, what string, do func(context.Context) error) error {
-	began := j.Now()
+	began := clock()
 	pause := j.Options.RetryFirst
 	for {
 		err := do(ctx)
@@ -327,7 +337,7 @@ func (j *Job) retry(ctx context.Context, what string, do func(context.Context) e
 		if !store.IsPassing(err) {
 			return err
 		}
-		if j.Now().Sub(began)+pause > j.Options.RetryFor {
+		if clock().Sub(began)+pause > j.Options.RetryFor {
 			return &ratebatch.TryAgainError{Err: fmt.Errorf("%s: gave up after %s: %w", what, j.Options.RetryFor, err), Hint: "no offset was committed for it, so nothing is lost: run the same command again"}
 		}
 		j.retries.Add(1)

@@ -57,7 +57,7 @@ func (s *session) look(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.picture, s.lastLive = p, at
+	s.picture, s.lastLive = p, clock()
 	return nil
 }
 
@@ -70,7 +70,7 @@ func (s *session) lookAgain(ctx context.Context) error {
 	if err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if away := s.job.Now().Sub(s.lastLive); away > s.job.Options.RetryFor {
+		if away := clock().Sub(s.lastLive); away > s.job.Options.RetryFor {
 			return &ratebatch.TryAgainError{Err: fmt.Errorf("kafka is away for %s: %w", away.Round(time.Second), err), Hint: "what was stored is committed; run the same command again"}
 		}
 		s.job.Log.WarnContext(ctx, "kafka does not answer", "error", err)
@@ -79,7 +79,7 @@ func (s *session) lookAgain(ctx context.Context) error {
 	var all []place
 	grown := false
 	s.mu.Lock()
-	s.lastLive = s.job.Now()
+	s.lastLive = clock()
 	for name, id := range s.ids {
 		t := meta.Topics[name]
 		if t.Err != nil || t.ID != id {
@@ -146,7 +146,7 @@ func (s *session) whole(ctx context.Context) (bool, error) {
 			missing[at] = end
 		}
 	}
-	now := s.job.Now()
+	now := clock()
 	switch {
 	case len(missing) == 0:
 		return true, nil
