@@ -35,8 +35,8 @@ type benchSize struct {
 // million rows; the middle one takes minutes and shows the same ratios.
 var benchSizes = map[string]benchSize{
 	"quick":  {scopes: 50, instances: 20, hours: 24, runs: 3, tierHours: 12, engineRows: 50_000, growth: growthQuick, exported: exportbench.MonthQuick},
-	"middle": {scopes: 500, instances: 40, hours: 96, runs: 5, tierHours: 24, engineRows: 1_000_000, growth: growthMiddle, exported: exportbench.Cloud{Month: "2026-03", Scopes: 100, Resources: 20, Hours: 720}},
-	"full":   {scopes: 500, instances: 40, hours: 720, runs: 5, tierHours: 240, engineRows: 1_000_000, growth: growthFull, exported: exportbench.Month},
+	"middle": {scopes: 500, instances: 40, hours: 96, runs: 5, tierHours: 16, engineRows: 1_000_000, growth: growthMiddle, exported: exportbench.Cloud{Month: "2026-03", Scopes: 100, Resources: 20, Hours: 720}},
+	"full":   {scopes: 500, instances: 40, hours: 720, runs: 5, tierHours: 96, engineRows: 1_000_000, growth: growthFull, exported: exportbench.Month},
 }
 
 // suite is one group of figures, some of which are series too.
