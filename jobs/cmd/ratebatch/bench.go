@@ -36,7 +36,7 @@ type benchSize struct {
 var benchSizes = map[string]benchSize{
 	"quick":  {scopes: 50, instances: 20, hours: 24, runs: 3, tierHours: 12, engineRows: 50_000, growth: growthQuick, exported: exportbench.MonthQuick},
 	"middle": {scopes: 500, instances: 40, hours: 96, runs: 5, tierHours: 16, engineRows: 1_000_000, growth: growthMiddle, exported: exportbench.Cloud{Month: "2026-03", Scopes: 100, Resources: 20, Hours: 720}},
-	"full":   {scopes: 500, instances: 40, hours: 720, runs: 5, tierHours: 96, engineRows: 1_000_000, growth: growthFull, exported: exportbench.Month},
+	"full":   {scopes: 500, instances: 40, hours: 720, runs: 5, tierHours: 48, engineRows: 1_000_000, growth: growthFull, exported: exportbench.Month},
 }
 
 // suite is one group of figures, some of which are series too.
@@ -86,7 +86,9 @@ func newBenchCmd(p *program) *cobra.Command {
 		Short: "Measure, as ratios in one run, and write bench/results.json",
 		Long: `Bench works on the embedded engine in a folder of its own and removes it again.
 Figures are ratios to something measured in the same run, so another machine's
-speed does not matter; limits are those the project promises.`,
+speed does not matter; limits are those the project promises.
+
+` + exitCodesHelp,
 		Example: "  ratebatch bench\n  ratebatch bench --quick --only rate",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -34,7 +34,7 @@ func benchCatchup(ctx context.Context, p *program, dir string, size benchSize) (
 		if err := addVersions(ctx, s, catchupPlan(), catchupMetrics(), time.Unix(0, 0)); err != nil {
 			return err
 		}
-		result, err := rateItself(ctx, p, dir)
+		result, err := rateItself(ctx, p, dir, until)
 		if err != nil {
 			return err
 		}

@@ -79,14 +79,15 @@ func rateGrown(ctx context.Context, p *program, dir string, scopes, instances, h
 		if err := bench.HourlyUsage(ctx, e.Conn(), scopes, instances, hours, 40); err != nil {
 			return err
 		}
-		if err := readyToRate(ctx, s, bench.UsageBegin.Add(time.Duration(hours)*time.Hour)); err != nil {
+		until := bench.UsageBegin.Add(time.Duration(hours) * time.Hour)
+		if err := readyToRate(ctx, s, until); err != nil {
 			return err
 		}
 		err := keepRawAsOperatorsDo(ctx, s)
 		if err != nil {
 			return err
 		}
-		if out, err = rateItself(ctx, p, dir); err != nil {
+		if out, err = rateItself(ctx, p, dir, until); err != nil {
 			return err
 		}
 		if rows := scopes * instances * hours; out.Lines != uint64(rows) {

@@ -145,13 +145,15 @@ func keepRawAsOperatorsDo(ctx context.Context, s *store.Store) error {
 	return err
 }
 
-// rateItself runs rate over a bench's database as operators do.
-func rateItself(ctx context.Context, p *program, dir string) (out ratedItself, err error) {
+// rateItself runs rate over a bench's database as operators do, two days after
+// usage is complete, whatever the date is: the long series reaches months beyond
+// the day that its sizes were chosen on.
+func rateItself(ctx context.Context, p *program, dir string, until time.Time) (out ratedItself, err error) {
 	data := filepath.Join(dir, "data")
 	if err := resetEnginePeak(data); err != nil {
 		return out, err
 	}
-	run, err := runSelf(ctx, p.stderr, "--data", data, "--database", "bench", "rate", "--first-period", "usage", "--output", "json")
+	run, err := runSelf(ctx, p.stderr, "--data", data, "--database", "bench", "rate", "--first-period", "usage", "--output", "json", "--now", until.Add(48*time.Hour).Format(time.RFC3339))
 	if err != nil {
 		return out, err
 	}
