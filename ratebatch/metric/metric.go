@@ -93,11 +93,6 @@ func (m *Metric) Attributes() []Attribute {
 	return all
 }
 
-// HasAttribute says whether usage of this metric can carry the attribute.
-func (m *Metric) HasAttribute(name string) bool {
-	return slices.ContainsFunc(m.Attributes(), func(a Attribute) bool { return a.Name == name })
-}
-
 // Tiered says whether the metric reads Ratebatch's own tiers. Only their
 // retention is known.
 func (m *Metric) Tiered() bool { return m.tier != nil }

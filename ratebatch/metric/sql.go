@@ -1,13 +1,10 @@
 package metric
 
 import (
-	"embed"
 	"fmt"
-	"maps"
 	"math/big"
 	"slices"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
@@ -19,8 +16,9 @@ type Dedup int
 
 const (
 	// Final reads the table with FINAL: about the cost of reading it. The
-	// caller proves that no repeat is left with UsageOptions.Key, or where usage
-	// is coarser than rows the query does.
+	// caller proves that no repeat is left by counting rows that differ in region,
+	// scope, begin, resource and attributes; where usage is coarser than rows the
+	// query does.
 	Final Dedup = iota
 	// Grouped groups by the row's key and takes the fullest, then newest row. It
 	// needs no property of the engine and costs ten times as much.
@@ -32,8 +30,6 @@ type UsageOptions struct {
 	Period     time.Duration
 	Fields     []string // attributes to give as columns f_0, f_1 … of type LowCardinality(String); '' where absent
 	Attributes bool     // give the attributes column
-	Key        bool     // give usage_key = cityHash64(region, metric, resource, attributes)
-	Hash       bool     // give usage_hash = cityHash64(region, metric, resource, attributes, qty)
 	Dedup      Dedup    // an operator's table is always grouped by its key if it has a version
 	// Filter is a further condition over region, scope and begin, e.g.
 	// (scope, begin) IN (…). It is SQL of the program's own, never of a user.
@@ -53,7 +49,6 @@ type UsageOptions struct {
 //	attributes Map(LowCardinality(String), String)   names sorted; absent ones are left out
 //	qty        Decimal(38,18)
 //	f_0, …     LowCardinality(String)   one per field
-//	usage_key, usage_hash UInt64        if wanted
 func (m *Metric) UsageSQL(o UsageOptions) (string, error) {
 	q, err := m.query(o)
 	if err != nil {
@@ -63,67 +58,6 @@ func (m *Metric) UsageSQL(o UsageOptions) (string, error) {
 		return "", err
 	}
 	return render("usage", q)
-}
-
-// FingerprintSQL gives what the usage amounts to per scope and period: scope,
-// begin, usage_rows, usage_keys, usage_fingerprint, usage_qty Decimal(76,18).
-// Where usage_keys differs from usage_rows a repeat was left: use Grouped.
-func (m *Metric) FingerprintSQL(o UsageOptions) (string, error) {
-	o.Attributes, o.Key, o.Hash, o.Fields = true, true, true, nil
-	q, err := m.query(o)
-	if err != nil {
-		return "", err
-	}
-	if err := q.usage(); err != nil {
-		return "", err
-	}
-	return render("fingerprint", q)
-}
-
-// DistinctOptions say which combinations DistinctSQL lists.
-type DistinctOptions struct {
-	UsageOptions
-	Class  string // expression over region and scope; empty: scope
-	Window string // expression over begin; empty: 0
-}
-
-// DistinctSQL gives the distinct combinations that occur: class, window_no,
-// f_0, f_1 …. It may list some that no usage row has, and misses none.
-func (m *Metric) DistinctSQL(o DistinctOptions) (string, error) {
-	o.Dedup = Final
-	q, err := m.query(o.UsageOptions)
-	if err != nil {
-		return "", err
-	}
-	q.Final, q.CapWindow = false, ""
-	q.Class, q.Window = o.Class, o.Window
-	if q.Class == "" {
-		q.Class = "scope"
-	}
-	if q.Window == "" {
-		q.Window = "toUInt8(0)"
-	}
-	q.fields(o.Fields)
-	q.place(nil)
-	return render("distinct", q)
-}
-
-// GapSQL gives how long each resource was observed per period, and the rest:
-// region, scope, begin, resource, covered and gap, both Decimal(18,3) seconds.
-// Only metrics of quantity time over rows that say what they cover have gaps.
-func (m *Metric) GapSQL(o UsageOptions) (string, error) {
-	if m.Quantity != Time || m.Covered == "" && m.Bucket == 0 {
-		return "", fmt.Errorf("metric %s: only quantity time knows what was not observed", m.Name)
-	}
-	q, err := m.query(o)
-	if err != nil {
-		return "", err
-	}
-	q.Resource = q.resource()
-	q.RowTime = q.column(m.Time)
-	q.Covered = q.covered()
-	q.place(nil)
-	return render("gap", q)
 }
 
 // Tables are the tables that usage of the given period length is read from.
@@ -153,24 +87,22 @@ type query struct {
 	whole       bool     // one row is one usage row: no second GROUP BY
 	hasResource bool     // r_ is derived
 
-	Table, TimeRange               string
-	Final                          bool
-	Columns, Names                 []string // t.`x` AS c_0, and c_0
-	GroupKey                       []string // set: deduplicated by GROUP BY
-	KeyColumns, OtherColumns       []string
-	Region, Scope, Begin           string
-	Derived                        []string
-	Guards                         string // 0, or no answer
-	CapWindow, Cap, RowCovered     string
-	Filter                         string
-	GroupBy, Aggregates            []string
-	GroupGuard                     string
-	Metric, Resource, Attributes   string
-	ShowAttributes, Key, Hash      bool
-	Quantity                       string
-	Fields                         []string
-	Class, Window                  string
-	PeriodMillis, RowTime, Covered string
+	Table, TimeRange           string
+	Final                      bool
+	Columns, Names             []string // t.`x` AS c_0, and c_0
+	GroupKey                   []string // set: deduplicated by GROUP BY
+	KeyColumns, OtherColumns   []string
+	Region, Scope, Begin       string
+	Derived                    []string
+	Guards                     string // 0, or no answer
+	CapWindow, Cap, RowCovered string
+	Filter                     string
+	GroupBy, Aggregates        []string
+	GroupGuard                 string
+	Resource, Attributes       string
+	ShowAttributes             bool
+	Quantity                   string
+	Fields                     []string
 }
 
 func (m *Metric) query(o UsageOptions) (*query, error) {
@@ -183,10 +115,9 @@ func (m *Metric) query(o UsageOptions) (*query, error) {
 	}
 	q := &query{
 		m: m, o: o, bucket: bucket,
-		Table: sqltext.Table(table), Filter: o.Filter, Metric: sqltext.String(m.Name),
-		ShowAttributes: o.Attributes, Key: o.Key, Hash: o.Hash,
-		TimeRange:    fmt.Sprintf("t.%[1]s >= {from:DateTime('UTC')} AND t.%[1]s < {to:DateTime('UTC')}", sqltext.Name(m.Time)),
-		PeriodMillis: fmt.Sprintf("toInt64(%d)", o.Period.Milliseconds()),
+		Table: sqltext.Table(table), Filter: o.Filter,
+		ShowAttributes: o.Attributes,
+		TimeRange:      fmt.Sprintf("t.%[1]s >= {from:DateTime('UTC')} AND t.%[1]s < {to:DateTime('UTC')}", sqltext.Name(m.Time)),
 	}
 	if m.tier != nil && o.TableName != nil {
 		q.Table = o.TableName(table)
@@ -237,182 +168,6 @@ func (q *query) guard(condition, text string) {
 		q.Guards += " + "
 	}
 	q.Guards += q.m.fail(condition, text)
-}
-
-// column gives the name that a column of the table has inside the query.
-func (q *query) column(name string) string {
-	i := slices.Index(q.used, name)
-	if i < 0 {
-		i = len(q.used)
-		q.used = append(q.used, name)
-	}
-	return fmt.Sprintf("c_%d", i)
-}
-
-func (q *query) kind(name string) (column, bool) {
-	if q.m.tier == nil {
-		return column{}, false
-	}
-	c, ok := q.m.tier.columns[name]
-	return c, ok
-}
-
-// nilUUID is what the tiers hold where a network is not known.
-const nilUUID = "00000000-0000-0000-0000-000000000000"
-
-// plainText gives a column as String, or LowCardinality(String) where it is
-// stored so; ” where it has no value.
-func (q *query) plainText(name string) string {
-	c := q.column(name)
-	kind, ok := q.kind(name)
-	switch {
-	case !ok:
-		return fmt.Sprintf("CAST(ifNull(toString(%s), '') AS String)", c)
-	case kind.kind == lowText, kind.kind == text:
-		return c
-	case kind.kind == uuid:
-		return fmt.Sprintf("if(%s = toUUID('%s'), '', toString(%[1]s))", c, nilUUID)
-	}
-	return fmt.Sprintf("toString(%s)", c)
-}
-
-// text is plainText, computed early for a table of the operator's, so that
-// rows are grouped by what is shown of them.
-func (q *query) text(name string) string {
-	if q.m.tier != nil {
-		return q.plainText(name)
-	}
-	i := slices.Index(q.texts, name)
-	if i < 0 {
-		i = len(q.texts)
-		q.texts = append(q.texts, name)
-		q.Derived = append(q.Derived, fmt.Sprintf("%s AS x_%d", q.plainText(name), i))
-	}
-	return fmt.Sprintf("x_%d", i)
-}
-
-// low gives a column as LowCardinality(String).
-func (q *query) low(name string, text func(string) string) string {
-	if kind, ok := q.kind(name); ok && kind.kind == lowText {
-		return q.column(name)
-	}
-	return fmt.Sprintf("toLowCardinality(%s)", text(name))
-}
-
-func (q *query) resource() string {
-	if q.m.tier == nil {
-		if !q.hasResource {
-			q.hasResource = true
-			q.Derived = append(q.Derived, q.joined(q.plainText)+" AS r_")
-		}
-		return "r_"
-	}
-	return q.joined(func(name string) string {
-		if kind, _ := q.kind(name); kind.kind == uuid {
-			return fmt.Sprintf("toString(%s)", q.column(name)) // a resource is never absent
-		}
-		return q.plainText(name)
-	})
-}
-
-func (q *query) joined(text func(string) string) string {
-	parts := make([]string, len(q.m.Resource))
-	for i, name := range q.m.Resource {
-		parts[i] = text(name)
-	}
-	if len(parts) == 1 {
-		return fmt.Sprintf("CAST(%s AS String)", parts[0])
-	}
-	return fmt.Sprintf("CAST(concat(%s) AS String)", strings.Join(parts, ", '/', "))
-}
-
-// group lists what tells usage rows apart.
-func (q *query) group() []string {
-	var out []string
-	for _, a := range q.m.Attributes() {
-		if q.m.tier != nil {
-			out = append(out, q.column(a.Column))
-		} else {
-			out = append(out, q.text(a.Column))
-		}
-	}
-	if q.m.tier != nil {
-		for _, name := range q.m.Resource {
-			out = append(out, q.column(name))
-		}
-	} else {
-		out = append(out, q.resource())
-	}
-	slices.Sort(out)
-	return append([]string{"region", "scope", "begin"}, slices.Compact(out)...)
-}
-
-// rowOrder lists what puts rows in order of time and key.
-func (q *query) rowOrder() []string {
-	out := []string{q.column(q.m.Time)}
-	for _, name := range q.m.RowKey {
-		if q.m.tier != nil {
-			out = append(out, q.column(name))
-		} else {
-			out = append(out, q.text(name))
-		}
-	}
-	return out
-}
-
-// attributes builds the map from constant names of type String and casts it:
-// names of type LowCardinality make map() ten times as slow.
-func (q *query) attributes() string {
-	const typ = "Map(LowCardinality(String), String)"
-	all := q.m.Attributes()
-	if len(all) == 0 {
-		return fmt.Sprintf("CAST(map() AS %s)", typ)
-	}
-	parts := make([]string, len(all))
-	for i, a := range all {
-		parts[i] = fmt.Sprintf("%s, %s", sqltext.String(a.Name), q.text(a.Column))
-	}
-	return fmt.Sprintf("CAST(mapFilter((k_, v_) -> v_ != '', map(%s)) AS %s)", strings.Join(parts, ", "), typ)
-}
-
-func (q *query) fields(names []string) {
-	all := q.m.Attributes()
-	for _, name := range names {
-		i := slices.IndexFunc(all, func(a Attribute) bool { return a.Name == name })
-		switch {
-		case i >= 0:
-			q.Fields = append(q.Fields, q.low(all[i].Column, q.text))
-		case name == q.m.ScopeKey:
-			q.Fields = append(q.Fields, "scope")
-		case calendar[name] != "":
-			q.Fields = append(q.Fields, "toLowCardinality("+calendar[name]+")")
-		default:
-			q.Fields = append(q.Fields, "CAST('' AS LowCardinality(String))")
-		}
-	}
-}
-
-// calendar has the attributes that CloudKitty's collectors add to every data
-// point, from the period's begin; here always in UTC.
-var calendar = map[string]string{
-	"week_of_the_year": "leftPad(toString(toWeek(begin, 0)), 2, '0')", // Python's %U: weeks begin on Sunday
-	"day_of_the_year":  "toString(toDayOfYear(begin))",
-	"month":            "toString(toMonth(begin))",
-	"year":             "toString(toYear(begin))",
-}
-
-// WithImplied adds to a usage row's attributes those that rules may look at
-// although no column holds them: the scope under its key, and CloudKitty's
-// calendar attributes. UsageSQL gives the same as fields.
-func (m *Metric) WithImplied(attributes map[string]string, scope string, begin time.Time) map[string]string {
-	begin = begin.UTC()
-	sunday := (begin.YearDay() - int(begin.Weekday()) + 6) / 7
-	out := map[string]string{
-		m.ScopeKey: scope, "week_of_the_year": fmt.Sprintf("%02d", sunday), "day_of_the_year": fmt.Sprint(begin.YearDay()),
-		"month": fmt.Sprint(int(begin.Month())), "year": fmt.Sprint(begin.Year()),
-	}
-	maps.Copy(out, attributes)
-	return out
 }
 
 // number gives a column as an integer in units of its scale, 0 for NULL.
@@ -527,7 +282,7 @@ func (q *query) capPerResource() {
 func (q *query) usage() error {
 	q.Resource = q.resource()
 	q.fields(q.o.Fields)
-	if q.ShowAttributes || q.Key || q.Hash || !q.whole {
+	if q.ShowAttributes || !q.whole {
 		q.Attributes = q.attributes()
 	}
 	var group []string
@@ -757,44 +512,4 @@ func (q *query) newest(name, version, as string) string {
 		return fmt.Sprintf("argMax(t.%s, %s) AS %s", sqltext.Name(name), version, as)
 	}
 	return fmt.Sprintf("argMax(tuple(t.%s), %s).1 AS %s", sqltext.Name(name), version, as)
-}
-
-//go:embed queries/*.sql
-var queries embed.FS
-
-var templates = parseTemplates()
-
-// parseTemplates reads the queries. Their headers are for readers of the files
-// and are not sent to the server.
-func parseTemplates() *template.Template {
-	t := template.New("").Funcs(template.FuncMap{
-		"join": func(list []string) string { return strings.Join(list, ", ") },
-	})
-	for _, name := range []string{"collected", "usage", "fingerprint", "distinct", "gap"} {
-		data, err := queries.ReadFile("queries/" + name + ".sql")
-		if err != nil {
-			panic(err) // the file is embedded
-		}
-		var body strings.Builder
-		for line := range strings.Lines(string(data)) {
-			if !strings.HasPrefix(line, "--") {
-				body.WriteString(line)
-			}
-		}
-		text := strings.TrimSpace(body.String())
-		if name == "collected" {
-			template.Must(t.New("parts").Parse(text))
-		} else {
-			template.Must(t.New(name).Parse(text))
-		}
-	}
-	return t
-}
-
-func render(name string, q *query) (string, error) {
-	var b strings.Builder
-	if err := templates.ExecuteTemplate(&b, name, q); err != nil {
-		return "", fmt.Errorf("metric %s: query %s: %w", q.m.Name, name, err)
-	}
-	return b.String(), nil
 }

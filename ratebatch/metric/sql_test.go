@@ -60,7 +60,6 @@ func TestUsageSQLColumns(t *testing.T) {
 		"region LowCardinality(String)", "scope LowCardinality(String)", "begin DateTime('UTC')", "resource String",
 		"attributes Map(LowCardinality(String), String)", "qty Decimal(38, 18)",
 		"f_0 LowCardinality(String)", "f_1 LowCardinality(String)", "f_2 LowCardinality(String)",
-		"usage_key UInt64", "usage_hash UInt64",
 	}
 	set, err := metric.Parse("metrics.yaml", metric.Default())
 	if err != nil {
@@ -70,7 +69,7 @@ func TestUsageSQLColumns(t *testing.T) {
 		for _, period := range []time.Duration{5 * time.Minute, time.Hour, 24 * time.Hour} {
 			for _, dedup := range []metric.Dedup{metric.Final, metric.Grouped} {
 				sql, err := m.UsageSQL(metric.UsageOptions{
-					Period: period, Dedup: dedup, Attributes: true, Key: true, Hash: true, Fields: []string{"flavor_name", "vcpus", "nothing"},
+					Period: period, Dedup: dedup, Attributes: true, Fields: []string{"flavor_name", "vcpus", "nothing"},
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -180,61 +179,11 @@ func TestUsageOfAnHour(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	})
-	t.Run("distinct", func(t *testing.T) {
-		sql, err := get(t, set, "vcpu").DistinctSQL(metric.DistinctOptions{
-			UsageOptions: metric.UsageOptions{Period: time.Hour, Fields: []string{"flavor_name"}, Filter: "scope = 'p'"},
-			Class:        "if(scope = 'p', 'special', '')", Window: "toUInt8(begin >= toDateTime('2026-03-05 06:00:00', 'UTC'))",
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := table(t, conn, "SELECT class, toString(window_no), toString(f_0) FROM ("+sql+") ORDER BY ALL", day, day.Add(24*time.Hour))
-		if want := []string{"special 0 large", "special 0 small"}; !slices.Equal(got, want) {
-			t.Errorf("%q, want %q", got, want)
-		}
-	})
-	t.Run("gap", func(t *testing.T) {
-		for period, want := range map[time.Duration][]string{
-			time.Hour:      {"p 2026-03-05 05:00:00 3600 0", "unattributed 2026-03-05 06:00:00 3600 0"},
-			24 * time.Hour: {"unattributed 2026-03-05 00:00:00 7200 79200"},
-		} {
-			for _, dedup := range []metric.Dedup{metric.Final, metric.Grouped} {
-				sql, err := get(t, set, "instance").GapSQL(metric.UsageOptions{Period: period, Dedup: dedup})
-				if err != nil {
-					t.Fatal(err)
-				}
-				got := table(t, conn, "SELECT toString(scope), toString(begin), toString(covered), toString(gap) FROM ("+sql+") ORDER BY begin", day, day.Add(24*time.Hour))
-				if !slices.Equal(got, want) {
-					t.Errorf("%s: %q, want %q", period, got, want)
-				}
-			}
-		}
-	})
-	t.Run("fingerprint is that of the stored lines", func(t *testing.T) {
-		m := get(t, set, "instance")
-		usage, err := m.UsageSQL(metric.UsageOptions{Period: time.Hour, Attributes: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		fingerprint, err := m.FingerprintSQL(metric.UsageOptions{Period: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		execute(t, conn, "CREATE TABLE lines (region LowCardinality(String), scope LowCardinality(String), begin DateTime('UTC'), metric LowCardinality(String), resource String, attributes Map(LowCardinality(String), String), qty Decimal(38, 18)) ENGINE = MergeTree ORDER BY (scope, begin)")
-		if err := conn.Exec(t.Context(), "INSERT INTO lines SELECT region, scope, begin, 'instance', resource, attributes, qty FROM ("+usage+")", window(day, day.Add(24*time.Hour))...); err != nil {
-			t.Fatal(err)
-		}
-		want := table(t, conn, "SELECT toString(scope), toString(begin), toString(count()), toString(sum(cityHash64(region, metric, resource, attributes, qty))) FROM lines GROUP BY scope, begin ORDER BY begin", day, day)
-		got := table(t, conn, "SELECT toString(scope), toString(begin), toString(usage_rows), toString(usage_fingerprint) FROM ("+fingerprint+") ORDER BY begin", day, day.Add(24*time.Hour))
-		if diff := cmp.Diff(want, got); diff != "" || len(got) != 2 {
-			t.Errorf("%s %q", diff, got)
-		}
-	})
 }
 
-// Where one row is one usage row the query has no guard of its own; the
-// fingerprint shows a repeat that FINAL left, as between shards that split a key.
-func TestFingerprintShowsRepeats(t *testing.T) {
+// Where one row is one usage row the query has no guard of its own; rows with one
+// key show a repeat that FINAL left, as between shards that split a key.
+func TestKeysShowRepeats(t *testing.T) {
 	t.Parallel()
 	conn := migrated(t)
 	execute(t, conn,
@@ -245,14 +194,14 @@ func TestFingerprintShowsRepeats(t *testing.T) {
 	}
 	m := parse(t, "metrics: {m: {unit: x, table: instance_metrics, quantity: time}}").Metrics[0]
 	options := func(period time.Duration, dedup metric.Dedup) metric.UsageOptions {
-		return metric.UsageOptions{Period: period, Dedup: dedup, TableName: func(string) string { return "shards" }}
+		return metric.UsageOptions{Period: period, Attributes: true, Dedup: dedup, TableName: func(string) string { return "shards" }}
 	}
 	for dedup, want := range map[metric.Dedup]string{metric.Final: "2 1 2", metric.Grouped: "1 1 1"} {
-		sql, err := m.FingerprintSQL(options(time.Hour, dedup))
+		sql, err := m.UsageSQL(options(time.Hour, dedup))
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := table(t, conn, "SELECT toString(usage_rows), toString(usage_keys), toString(usage_qty) FROM ("+sql+")", day, day.Add(24*time.Hour))
+		got := table(t, conn, "SELECT toString(count()), toString(uniqExact(region, scope, begin, resource, attributes)), toString(sum(qty)) FROM ("+sql+")", day, day.Add(24*time.Hour))
 		if !slices.Equal(got, []string{want}) {
 			t.Errorf("dedup %d: %q, want %q", dedup, got, want)
 		}

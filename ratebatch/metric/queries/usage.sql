@@ -8,6 +8,4 @@
 --          taken for one of ours.
 SELECT region, scope, begin, {{.Resource}} AS resource{{if .ShowAttributes}}, {{.Attributes}} AS attributes{{end}}, {{.Quantity}} AS qty
 {{- range $i, $field := .Fields}}, {{$field}} AS f_{{$i}}{{end}}
-{{- if .Key}}, cityHash64(region, {{.Metric}}, resource, {{if .ShowAttributes}}attributes{{else}}{{.Attributes}}{{end}}) AS usage_key{{end}}
-{{- if .Hash}}, cityHash64(region, {{.Metric}}, resource, {{if .ShowAttributes}}attributes{{else}}{{.Attributes}}{{end}}, qty) AS usage_hash{{end}}
 FROM ({{template "collected" .}})
