@@ -147,6 +147,7 @@ func settings() clickhouse.Settings {
 		"async_insert":                    0,         // an acknowledged insert is stored
 		"session_timezone":                "UTC",     // whatever the server's
 		"decimal_check_overflow":          1,         // money never wraps around
+		"distributed_foreground_insert":   1,         // on a cluster too: not in a queue of the server that took it
 		"max_partitions_per_insert_block": 0,         // a backfill touches many days
 		"max_query_size":                  256 << 20, // coefficients come as text
 		"date_time_input_format":          "best_effort",

@@ -71,19 +71,6 @@ func (s *Store) ScopeUsages(ctx context.Context, tables []UsageTable, since time
 	return out, err
 }
 
-// TierRetention is how long a tier's table keeps rows by their own time; zero
-// if it has no TTL.
-func (s *Store) TierRetention(ctx context.Context, table string) (time.Duration, error) {
-	var text string
-	if err := s.Row(ctx, "tier_retention", Params{"table": table}, &text); err != nil {
-		return 0, err
-	}
-	if text == "" {
-		return 0, nil
-	}
-	return time.ParseDuration(text + "s")
-}
-
 // TierRows estimates the usage rows of each day from the sizes of the hourly
 // tiers and how many metrics read each: metrics by table. Tables other than
 // tiers are not counted. Shorter periods have as many more usage rows as there

@@ -50,11 +50,11 @@ func judgeTables(missing, lost []string) []finding {
 
 // wantedSettings are what the client asks for; a profile's constraints can
 // overrule it, silently where they say so.
-var wantedSettings = map[string]string{"async_insert": "0", "decimal_check_overflow": "1", "session_timezone": "UTC", "compile_expressions": "0"}
+var wantedSettings = map[string]string{"async_insert": "0", "decimal_check_overflow": "1", "session_timezone": "UTC", "compile_expressions": "0", "distributed_foreground_insert": "1"}
 
 func judgeSettings(in map[string]string) []finding {
 	var out []finding
-	for _, name := range []string{"async_insert", "decimal_check_overflow", "session_timezone", "compile_expressions"} {
+	for _, name := range []string{"async_insert", "decimal_check_overflow", "session_timezone", "compile_expressions", "distributed_foreground_insert"} {
 		if got := in[name]; got != wantedSettings[name] {
 			out = append(out, finding{"settings", levelError, fmt.Sprintf("%s is %q and not %q in spite of what the client asks for", name, got, wantedSettings[name]), "take the constraint on " + name + " out of the user's settings profile (deploy/clickhouse/profile.sql)"})
 		}

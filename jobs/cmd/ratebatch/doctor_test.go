@@ -153,7 +153,7 @@ func TestDoctorLooksAtTheTopics(t *testing.T) {
 
 // What a healthy machine does not show.
 func TestDoctorsJudgement(t *testing.T) {
-	good := map[string]string{"async_insert": "0", "decimal_check_overflow": "1", "session_timezone": "UTC", "compile_expressions": "0", "max_memory_usage": "0"}
+	good := map[string]string{"async_insert": "0", "decimal_check_overflow": "1", "session_timezone": "UTC", "compile_expressions": "0", "distributed_foreground_insert": "1", "max_memory_usage": "0"}
 	with := func(name, value string) map[string]string {
 		out := map[string]string{}
 		for k, v := range good {
