@@ -113,6 +113,9 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 		return result, nil // nothing was ever committed
 	}
 	look.Tables, look.Period = x.terms.tables(j.Options.Period), j.Options.Period
+	if err := j.Store.FindDays(ctx, &look); err != nil {
+		return result, err
+	}
 	days, err := j.Store.LateDays(ctx, look)
 	if err != nil {
 		return result, err

@@ -30,6 +30,7 @@ type Plan struct {
 	terms     terms
 	expired   error
 	complete  []store.MonthState // months in which nothing is due
+	read      []store.UsageMonth // months whose usage was read
 	overtakes bool               // rates what others rated first by other usage
 }
 
@@ -38,6 +39,7 @@ type state struct {
 	terms   terms
 	closed  []ratebatch.Month
 	usages  []store.ScopeUsage
+	read    []store.UsageMonth // months whose usage was read for it
 	commits []store.CommitScope
 	scopes  map[string]store.ScopeState
 	marks   map[string]store.Watermark
@@ -73,7 +75,7 @@ func (j *Job) readState(ctx context.Context, since func(closed []ratebatch.Month
 		return nil, err
 	}
 	from := since(x.closed)
-	if x.usages, err = j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), from); err != nil {
+	if x.usages, x.read, err = j.Store.UsageByMonth(ctx, x.terms.tables(time.Hour), from); err != nil {
 		return nil, err
 	}
 	if x.commits, err = j.Store.CommitScopes(ctx, from); err != nil {
@@ -92,7 +94,7 @@ func (j *Job) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := Plan{terms: x.terms, closed: x.closed}
+	p := Plan{terms: x.terms, closed: x.closed, read: x.read}
 	p.windows, p.Waiting = windows(x.usages, x.commits, x.scopes, x.marks, j.Options)
 	p.windows = outside(p.windows, p.closed)
 	p.windows, p.Waiting = withPlan(p.windows, p.Waiting, p.terms.plans)

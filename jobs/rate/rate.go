@@ -133,6 +133,9 @@ func (j *Job) Run(ctx context.Context, plan *Plan, run *jobs.Run) (Result, error
 			return result, err
 		}
 	}
+	if err := j.Store.NoteUsageMonths(ctx, plan.read, j.Options.Now); err != nil {
+		return result, err
+	}
 	if err := j.Store.NotePlainMonths(ctx, plan.touched()); err != nil {
 		return result, err
 	}

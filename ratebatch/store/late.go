@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,8 @@ type LateLook struct {
 	Tables     []UsageTable
 	Period     time.Duration
 	Filter     string // a condition on scope; empty: all scopes
+
+	days []time.Time // outside of which no tier row was refreshed since; nil: any day
 }
 
 // LateSince says from when on tier rows have to be looked at. Since is in 1970
@@ -35,7 +38,7 @@ func (s *Store) LateSince(ctx context.Context) (LateLook, error) {
 }
 
 func (l LateLook) candidates() string {
-	text := strings.ReplaceAll(SQL("late_candidates"), "/* ROWS */", usageRows(l.Tables, true))
+	text := strings.ReplaceAll(SQL("late_candidates"), "/* ROWS */", refreshedRows(l.Tables, l.days))
 	if l.Filter != "" {
 		text = "SELECT * FROM (" + text + ") WHERE " + l.Filter
 	}
@@ -43,12 +46,34 @@ func (l LateLook) candidates() string {
 }
 
 func (l LateLook) params() Params {
-	return Params{"since": l.Since, "period": int64(l.Period / time.Second)}
+	return Params{"since": l.Since, "period": int64(l.Period / time.Second), "days": dates(l.days)}
+}
+
+// maxRefreshedDays is how many days a look names; of more it asks every day.
+const maxRefreshedDays = 400
+
+// FindDays has a look ask only the days in which something was written since.
+func (s *Store) FindDays(ctx context.Context, l *LateLook) error {
+	tables := []string{}
+	for _, t := range l.Tables {
+		if t.Tier {
+			tables = append(tables, t.Table)
+		}
+	}
+	var whole bool
+	var days []time.Time
+	if err := s.Row(ctx, "refreshed_days", Params{"tables": tables, "since": l.Since}, &whole, &days); err != nil {
+		return err
+	}
+	if l.days = nil; whole && len(days) <= maxRefreshedDays {
+		l.days = append([]time.Time{}, days...)
+	}
+	return nil
 }
 
 // LateDays counts, per day, the committed periods whose usage may have changed.
 func (s *Store) LateDays(ctx context.Context, l LateLook) ([]DueDay, error) {
-	if usageRows(l.Tables, true) == "" {
+	if !slices.ContainsFunc(l.Tables, func(t UsageTable) bool { return t.Tier }) {
 		return nil, nil
 	}
 	var out []DueDay

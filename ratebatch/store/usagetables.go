@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
-
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
 )
@@ -25,8 +23,9 @@ type UsageTable struct {
 	Tier                       bool // one of our own tiers, which say when a row was refreshed
 }
 
-// rows is the SELECT of scope, region, bucket and, of tiers, refreshed_at.
-func (t UsageTable) rows(refreshedSince bool) string {
+// rows is the SELECT of scope, region, bucket, whether it is a tier's and, of
+// tiers, refreshed_at; of tiers only what the condition holds for.
+func (t UsageTable) rows(condition string) string {
 	text := func(column string) string {
 		if t.Tier {
 			return "toString(" + sqltext.Name(column) + ")"
@@ -41,34 +40,42 @@ func (t UsageTable) rows(refreshedSince bool) string {
 	for i := range parts {
 		parts[i] = sqltext.Name(parts[i])
 	}
-	rows := fmt.Sprintf("SELECT if(%[1]s = '', 'unattributed', %[1]s) AS scope, %[2]s AS region, toDateTime(%[3]s, 'UTC') AS bucket", scope, region, sqltext.Name(t.Time))
-	if refreshedSince {
-		return rows + ", refreshed_at FROM " + strings.Join(parts, ".") + " WHERE refreshed_at >= toDateTime({since:DateTime64(6, 'UTC')}, 'UTC')"
+	refreshed := "toDateTime(0, 'UTC')"
+	if t.Tier {
+		refreshed = "refreshed_at"
 	}
-	return rows + " FROM " + strings.Join(parts, ".")
+	rows := fmt.Sprintf("SELECT if(%[1]s = '', 'unattributed', %[1]s) AS scope, %[2]s AS region, toDateTime(%[3]s, 'UTC') AS bucket, %[4]t AS tier, %[5]s AS refreshed_at FROM %[6]s",
+		scope, region, sqltext.Name(t.Time), t.Tier, refreshed, strings.Join(parts, "."))
+	if t.Tier {
+		rows += " WHERE " + condition
+	}
+	return rows
 }
 
-func usageRows(tables []UsageTable, refreshedSince bool) string {
+// usageRows is the usage of all tables.
+func usageRows(tables []UsageTable) string {
 	var all []string
 	for _, t := range tables {
-		if t.Tier || !refreshedSince {
-			all = append(all, t.rows(refreshedSince))
-		}
+		all = append(all, t.rows("toStartOfMonth("+sqltext.Name(t.Time)+") NOT IN {known:Array(Date)}"))
 	}
 	return strings.Join(all, " UNION ALL ")
 }
 
-// ScopeUsages lists the scopes that have usage at or after since.
-func (s *Store) ScopeUsages(ctx context.Context, tables []UsageTable, since time.Time) ([]ScopeUsage, error) {
-	var out []ScopeUsage
-	text := strings.ReplaceAll(SQL("usage_scopes"), "/* ROWS */", usageRows(tables, false))
-	err := s.each(WithParams(ctx, Params{"since": since}), "usage_scopes", text, func(rows driver.Rows) error {
-		var u ScopeUsage
-		err := rows.Scan(&u.Scope, &u.Region, &u.FirstUsage)
-		out = append(out, u)
-		return err
-	})
-	return out, err
+// refreshedRows is the usage of the tiers that was refreshed since, in the days
+// given or, where none are, in all.
+func refreshedRows(tables []UsageTable, days []time.Time) string {
+	var all []string
+	for _, t := range tables {
+		if !t.Tier {
+			continue
+		}
+		condition := "refreshed_at >= toDateTime({since:DateTime64(6, 'UTC')}, 'UTC')"
+		if days != nil {
+			condition = "toDate(" + sqltext.Name(t.Time) + ") IN {days:Array(Date)} AND " + condition
+		}
+		all = append(all, t.rows(condition))
+	}
+	return strings.Join(all, " UNION ALL ")
 }
 
 // TierRows estimates the usage rows of each day from the sizes of the hourly

@@ -210,7 +210,7 @@ func TestHostileNamesAreBilledAsTheyAre(t *testing.T) {
 	if got := b.must("plan", "show"); got != text {
 		t.Errorf("the plan comes back changed")
 	}
-	b.changes("rate", func() { b.rate() }, "rated_lines", "period_commits", "pass_periods", "pass_lines", "job_runs", "leases", "late_looks", "complete_months", "plain_months", "billing_settings", "scopes", "void_attempts", "carry_looks", "pass_carries", "retention_keys")
+	b.changes("rate", func() { b.rate() }, "rated_lines", "period_commits", "pass_periods", "pass_lines", "job_runs", "leases", "late_looks", "complete_months", "usage_months", "plain_months", "billing_settings", "scopes", "void_attempts", "carry_looks", "pass_carries", "retention_keys")
 
 	got := map[string]hostileRow{}
 	rows, err := b.e.Conn().Query(t.Context(), "SELECT scope, region, attributes['flavor_name'], attributes['instance_name'], attributes['user_id'], attributes['image_id'], unit, toString(price), bucket FROM rated")
@@ -332,7 +332,7 @@ func (b *billed) hostileStatements(names []string, texts map[string]string) {
 	b.changes("reprocess add", func() {
 		b.must(slices.Concat([]string{"reprocess", "add", "--now", at, "--reason", all}, span, scopes)...)
 	}, "reprocess_schedules")
-	b.changes("reprocess run", func() { b.must("reprocess", "run", "--now", at) }, append(jobsTables, "reprocess_schedules", "rated_lines", "period_commits", "pass_periods", "pass_lines", "late_looks", "complete_months", "plain_months", "retention_keys", "carry_looks", "pass_carries")...)
+	b.changes("reprocess run", func() { b.must("reprocess", "run", "--now", at) }, append(jobsTables, "reprocess_schedules", "rated_lines", "period_commits", "pass_periods", "pass_lines", "late_looks", "complete_months", "usage_months", "plain_months", "retention_keys", "carry_looks", "pass_carries")...)
 	if got := b.text("SELECT toString(uniqExact(scope)) FROM current_commits WHERE revision > 0 AND reason = " + sqltext.String(all)); got == "0" {
 		b.Errorf("the reason of the reprocess did not come back")
 	}
