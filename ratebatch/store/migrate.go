@@ -284,7 +284,7 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 		result.Version = m.Version
 		if record, done := applied[m.Version]; done {
 			if record.digest != m.Digest {
-				return result, &ratebatch.HaltError{Err: fmt.Errorf("migration %s was applied with another text", m.Name), Hint: "this database was made by a different build; move its data to a fresh database with 'ratebatch engine dump' and 'engine load'"}
+				return result, &ratebatch.HaltError{Err: fmt.Errorf("migration %s was applied with another text", m.Name), Hint: "this database was made by a different build; use that build, or restore a backup made by this one"}
 			}
 			if there[m.Table] || !m.remakes() {
 				continue

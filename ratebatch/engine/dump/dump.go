@@ -364,7 +364,7 @@ func createTable(ctx context.Context, e *engine.Engine, m *Manifest, t Table) er
 	}
 	if !there {
 		if e.Embedded() && strings.HasPrefix(t.Engine, "Replicated") {
-			return &ratebatch.ConfigError{Err: fmt.Errorf("table %s is of engine %s, which the embedded engine lacks", t.Name, t.Engine), Hint: "run 'ratebatch migrate' on it first: existing empty tables are filled"}
+			return &ratebatch.ConfigError{Err: fmt.Errorf("table %s is of engine %s, which the embedded engine lacks", t.Name, t.Engine), Hint: "load it into a server"}
 		}
 		if err := e.Conn().Exec(ctx, endpoint.RenameDatabase(t.Create, m.Database, e.Database())); err != nil {
 			return fmt.Errorf("create table %s: %w", t.Name, err)
