@@ -11,8 +11,8 @@
 // scopes alone, and of two runs that race the one that commits a period first
 // counts.
 //
-// DESIGN § 5 voids the whole attempt at any difference. That let one scope whose
-// usage arrives all the time keep all others from being rated. A scope is the
-// grain because carry-ins, discounts and charges look at nothing beyond it; within
-// one, a period that differs may be what later ones rest on.
+// To void the whole attempt at any difference would let one scope whose usage
+// arrives all the time keep all others from being rated. A scope is the grain
+// because carry-ins, discounts and charges look at nothing beyond it; within one,
+// a period that differs may be what later ones rest on.
 package rate

@@ -4,8 +4,9 @@
 -- reads:   the scopes with their windows [first, until), and the pairs of day and scope for DAYS, which the caller writes as
 --          constants; those pairs' commits, grouped once
 -- why:     due is a difference of counts, so a hole is due wherever it lies and no list of periods leaves the server.
---          A period whose highest revision has commits that disagree is due again (DESIGN § 5, point 4), one whose commit is
---          older than the window's again is due for a reprocess.
+--          A period whose highest revision has commits that disagree is due again (ARCHITECTURE.md, Exactly once), one whose commit is
+--          older than the window's again is due for a reprocess. A commit whose begin is none of the window's periods makes up
+--          for no hole.
 WITH
     {period:UInt32} AS seconds,
     conflicts AS (
@@ -34,7 +35,8 @@ FROM (
           AND p.run_id NOT IN (SELECT run_id FROM void_attempts)
         GROUP BY p.scope, p.begin) AS s
     INNER JOIN (SELECT scope, first, until, again FROM (/* SCOPES */)) AS w ON s.scope = w.scope
-    WHERE s.begin >= w.first AND s.begin < w.until AND s.kind = 'rated' AND s.committed >= w.again
+    WHERE s.begin >= w.first AND s.begin < w.until AND (toUnixTimestamp(s.begin) - toUnixTimestamp(w.first)) % seconds = 0
+      AND s.kind = 'rated' AND s.committed >= w.again
       AND (s.commits = 1 OR (s.scope, s.begin, s.revision) NOT IN (SELECT scope, begin, revision FROM conflicts))
     GROUP BY day)
 GROUP BY day HAVING sum(expected) > sum(rated) ORDER BY day

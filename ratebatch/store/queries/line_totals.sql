@@ -2,7 +2,7 @@
 -- purpose: What the lines of a window's current commits amount to, read from the lines themselves.
 -- params:  from, to DateTime('UTC')
 -- reads:   rated_lines of the window, through the window's commits
--- why:     a close compares it with current_totals and stops on any difference (DESIGN § 5, point 6). The hash is that of
+-- why:     a close compares it with current_totals and stops on any difference (ARCHITECTURE.md, Exactly once). The hash is that of
 --          insert_pass_lines.
 SELECT count() AS lines, sum(cityHash64(l.region, l.metric, l.resource, l.attributes, l.part, l.end, l.unit, l.qty, l.price, l.rule, l.bucket)) AS line_digest, sum(toDecimal256(l.price, 18)) AS total
 FROM rated_lines AS l

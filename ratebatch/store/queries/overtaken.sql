@@ -2,7 +2,7 @@
 -- purpose: Periods of an attempt where another attempt's commit of that revision came first and was rated by something else.
 -- params:  run_id UUID, from, to DateTime('UTC'), metrics_digest String, boundaries Array(DateTime('UTC')), plan_digests Array(String)
 -- reads:   pass_periods of the attempt, the window's commits
--- why:     such a period is due again at the next revision (DESIGN § 5, point 4); the moment is that of the commit that came first.
+-- why:     such a period is due again at the next revision (ARCHITECTURE.md, Exactly once); the moment is that of the commit that came first.
 SELECT p.scope AS scope, p.begin AS begin, p.end AS end, c.committed AS committed
 FROM (SELECT * FROM pass_periods WHERE run_id = {run_id:UUID} AND NOT lost) AS p
 INNER JOIN (

@@ -2,8 +2,8 @@
 -- purpose: Some lines of a window that count, drawn by chance, with the digests of the plan and the metrics they were rated by.
 -- params:  from, to DateTime('UTC'), as_of DateTime64(6, 'UTC'), month Date, closed UInt32, seed UInt64, n UInt64 (how many)
 -- reads:   rated_lines of the window, through its commits
--- why:     the draw is the order of a hash with a seed, so one that found something can be drawn again. Rating writes one line
---          per usage row (part 0); a line that is a part of one has no price of its own to compare with.
+-- why:     the draw is the order of a hash with a seed, so one that found something can be drawn again. part 0 is the first line
+--          of a usage row; of tiers the job prices the whole period again.
 SELECT l.region, l.scope, l.begin, l.end, l.metric, l.resource, l.attributes, l.unit, l.qty, l.price, l.rule, l.bucket, l.part, l.revision, l.run_id, c.plan, c.metrics
 FROM rated_lines AS l
 INNER JOIN (
