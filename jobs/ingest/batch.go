@@ -25,7 +25,8 @@ type place struct {
 // span is which offsets of a partition a batch holds.
 type span struct {
 	first, next int64
-	records     int
+	of          *assigned // whose records they are; nil before the session said so
+	from        int64     // all below it was in earlier batches, or is lost and noted: at most first
 }
 
 // batch is what is written at once: samples by kind, and what is none.
@@ -126,8 +127,9 @@ func slotOf[T any](d *decoder, in *[slots]*T, key []byte) *T {
 // waits for closed hours, until then.
 const maxAhead = 24 * time.Hour
 
-// add puts a record into the batch: as a sample, as a late one, or rejected.
-func (d *decoder) add(b *batch, r *kgo.Record) {
+// add puts a record into the batch: as a sample, as a late one, or rejected. It
+// gives the span of the record's partition.
+func (d *decoder) add(b *batch, r *kgo.Record) *span {
 	at := place{r.Topic, r.Partition}
 	s := b.spans[at]
 	if s == nil {
@@ -136,9 +138,8 @@ func (d *decoder) add(b *batch, r *kgo.Record) {
 	}
 	s.next = r.Offset + 1
 	if r.Attrs.IsControl() {
-		return
+		return s
 	}
-	s.records++
 	b.records++
 	b.bytes += len(r.Value) + len(r.Key)
 	var err error
@@ -167,7 +168,7 @@ func (d *decoder) add(b *batch, r *kgo.Record) {
 	}
 	if err != nil {
 		b.rejected = append(b.rejected, store.Rejected{Topic: r.Topic, TopicID: uuid.UUID(b.ids[r.Topic]), Partition: r.Partition, Offset: r.Offset, Key: slices.Clone(r.Key), Record: slices.Clone(r.Value), Reason: err.Error()})
-		return
+		return s
 	}
 	in := b.regions[d.sample.Region]
 	if in == nil {
@@ -177,6 +178,7 @@ func (d *decoder) add(b *batch, r *kgo.Record) {
 	if !in[at] {
 		in[at] = true
 	}
+	return s
 }
 
 // common fills in what the kinds share. Records of the original producer tell no

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -72,6 +73,23 @@ func TestTenMinutesOfRefusalAreWaitedOut(t *testing.T) {
 				t.Errorf("away for %s: %d tries in %s", away, tries, took)
 			}
 		})
+	}
+}
+
+// Offsets are committed only where all below them is stored.
+func TestABatchThatDoesNotFollowWhatIsStoredIsNotCommitted(t *testing.T) {
+	at := place{"port-stats", 1}
+	a := &assigned{next: 30, stored: 10}
+	b := newBatch(nil)
+	b.spans[at] = &span{first: 20, next: 30, of: a, from: 20}
+	s := &session{parts: map[place]*assigned{at: a}, filling: b, spare: newBatch(nil)}
+	for range 2 {
+		if err := s.flush(); err == nil || !strings.Contains(err.Error(), "port-stats/1: the batch goes on at offset 20 and only what lies below 10 is stored") {
+			t.Fatalf("%v, want an error that names the partition and the offsets", err)
+		}
+	}
+	if s.flying != nil || a.stored != 10 {
+		t.Errorf("it is being written all the same; stored %d", a.stored)
 	}
 }
 

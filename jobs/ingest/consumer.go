@@ -62,6 +62,7 @@ type session struct {
 	flying   *batch // is being written; nil: none
 	spare    *batch
 	landed   chan error      // one result per flying batch
+	failed   error           // of a batch: what it held is read again by another session, and this one writes nothing more
 	writing  context.Context // outlives the run's by some seconds, so that what was read is written when a signal ends it
 	leaving  bool
 	picture  picture
@@ -182,7 +183,9 @@ func (s *session) onAssigned(_ context.Context, _ *kgo.Client, given map[string]
 }
 
 // onRevoked writes and commits what was read before another member goes on with
-// it. Where that does not work the other one reads it again, which counts once.
+// it. Where that does not work the session ends (failed): a rebalance, which
+// often takes nothing from us, must not read on behind records that were
+// dropped. Whoever has the partitions next reads them again, which counts once.
 func (s *session) onRevoked(ctx context.Context, _ *kgo.Client, revoked map[string][]int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +194,6 @@ func (s *session) onRevoked(ctx context.Context, _ *kgo.Client, revoked map[stri
 	}
 	if err := s.flush(); err != nil {
 		s.job.Log.WarnContext(ctx, "what was read and not written is left to the next reader", "error", err)
-		s.filling.reset()
 	} else if err := s.note(s.writing); err != nil {
 		s.job.Log.WarnContext(ctx, "progress before a rebalance", "error", err)
 	}
@@ -241,12 +243,15 @@ func (s *session) take(ctx context.Context, fetches kgo.Fetches) error {
 				return err
 			}
 		}
+		from := a.next
 		a.next = r.Offset + 1
 		s.lastLive = heard
 		if s.filling.records == 0 {
 			s.startBatch(now)
 		}
-		s.decoder.add(s.filling, r)
+		if in := s.decoder.add(s.filling, r); in.of != a { // new, or of an earlier time that the partition was ours
+			*in = span{first: r.Offset, next: r.Offset + 1, of: a, from: from}
+		}
 		if s.filling.records >= s.job.Options.BatchRecords || s.filling.bytes >= s.job.Options.BatchBytes {
 			if err := s.launch(); err != nil {
 				return err
@@ -265,7 +270,12 @@ func (s *session) fetchError(ctx context.Context, topic string, partition int32,
 		return nil
 	case errors.As(err, &loss):
 		if a := s.parts[place{topic, partition}]; a != nil {
-			a.next = loss.ResetTo
+			// What was read of the end that was cut off is not what comes at its
+			// offsets now: they are not stored.
+			if err := s.flush(); err != nil {
+				return err
+			}
+			a.next, a.stored = loss.ResetTo, loss.ResetTo
 		}
 		return s.lose(ctx, store.Loss{Topic: topic, Partition: partition, Cause: "truncated", FromOffset: loss.ResetTo, ToOffset: loss.ConsumedTo, Detail: err.Error()})
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.InconsistentTopicID):
@@ -289,25 +299,41 @@ func (s *session) launch() error {
 		return err
 	}
 	b := s.filling
+	offsets := map[string]map[int32]kgo.EpochOffset{}
+	for at, x := range b.spans {
+		a := s.parts[at]
+		if a == nil || a != x.of {
+			continue // lost since: it is stored, and how far it is read is for others to say
+		}
+		if x.from > a.stored {
+			s.failed = fmt.Errorf("%s/%d: the batch goes on at offset %d and only what lies below %d is stored: it is not committed, the records are read again", at.topic, at.partition, x.from, a.stored)
+			return s.failed
+		}
+		if offsets[at.topic] == nil {
+			offsets[at.topic] = map[int32]kgo.EpochOffset{}
+		}
+		offsets[at.topic][at.partition] = kgo.EpochOffset{Epoch: -1, Offset: x.next}
+	}
 	s.flying, s.filling, s.spare = b, s.spare, nil
-	go func() { s.landed <- s.write(s.writing, b) }()
+	go func() { s.landed <- s.write(s.writing, b, offsets) }()
 	return nil
 }
 
-// land waits for the batch that is being written and commits it.
+// land waits for the batch that is being written and commits it. After one that
+// failed no other is written: its offsets would speak for the failed one's, too.
 func (s *session) land() error {
-	b := s.flying
-	if b == nil {
-		return nil
+	if b := s.flying; b != nil {
+		err := <-s.landed
+		s.flying = nil
+		if err == nil {
+			s.count(b)
+		} else {
+			s.failed = err
+		}
+		b.reset()
+		s.spare = b
 	}
-	err := <-s.landed
-	s.flying = nil
-	if err == nil {
-		s.count(b)
-	}
-	b.reset()
-	s.spare = b
-	return err
+	return s.failed
 }
 
 // flush writes and commits all that was read.
@@ -342,9 +368,9 @@ func (s *session) count(b *batch) {
 	r.Late += uint64(len(b.late))
 	r.Rejected += uint64(len(b.rejected))
 	r.Batches++
-	for at, span := range b.spans {
-		if a := s.parts[at]; a != nil {
-			a.stored = max(a.stored, span.next)
+	for at, x := range b.spans {
+		if a := s.parts[at]; a != nil && a == x.of {
+			a.stored = max(a.stored, x.next)
 		}
 	}
 	for region, places := range b.regions {
@@ -361,7 +387,7 @@ func (s *session) count(b *batch) {
 
 // write stores a batch and then commits its offsets. Each table is written
 // again until it takes the rows; the token keeps a repetition from counting.
-func (s *session) write(ctx context.Context, b *batch) error {
+func (s *session) write(ctx context.Context, b *batch, offsets map[string]map[int32]kgo.EpochOffset) error {
 	db := s.job.Store
 	group, inner := errgroup.WithContext(ctx)
 	store := func(table string, send func(context.Context, string) error) {
@@ -378,12 +404,8 @@ func (s *session) write(ctx context.Context, b *batch) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	offsets := map[string]map[int32]kgo.EpochOffset{}
-	for at, span := range b.spans {
-		if offsets[at.topic] == nil {
-			offsets[at.topic] = map[int32]kgo.EpochOffset{}
-		}
-		offsets[at.topic][at.partition] = kgo.EpochOffset{Epoch: -1, Offset: span.next}
+	if len(offsets) == 0 {
+		return nil
 	}
 	return s.commit(ctx, offsets)
 }

@@ -264,7 +264,10 @@ func (s *session) loop(ctx context.Context) error {
 			return errors.New("the Kafka client is closed")
 		}
 		s.mu.Lock()
-		err := s.take(ctx, fetches)
+		err := s.failed // in a rebalance
+		if err == nil {
+			err = s.take(ctx, fetches)
+		}
 		now := clock()
 		if err == nil && len(s.filling.spans) > 0 && (now.Sub(s.filling.began) >= o.BatchTime || s.reached(func(a *assigned) int64 { return a.next })) {
 			err = s.launch()

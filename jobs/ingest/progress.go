@@ -201,6 +201,7 @@ func (s *session) drained(ctx context.Context, last bool) error {
 // note writes how far our partitions are, where that has changed.
 func (s *session) note(ctx context.Context) error {
 	var rows []store.Progress
+	changed := map[*assigned]store.Progress{}
 	for at, a := range s.parts {
 		p := store.Progress{Topic: at.topic, Partition: at.partition, TopicID: uuid.UUID(a.topicID), NextOffset: a.stored, DrainedAt: a.drained.UTC().Truncate(time.Millisecond), Regions: slices.Sorted(maps.Keys(a.regions))}
 		if p.Regions == nil {
@@ -209,12 +210,18 @@ func (s *session) note(ctx context.Context) error {
 		if a.written.TopicID == p.TopicID && a.written.NextOffset == p.NextOffset && a.written.DrainedAt.Equal(p.DrainedAt) && slices.Equal(a.written.Regions, p.Regions) && !a.written.Gone {
 			continue
 		}
-		a.written = p
+		changed[a] = p
 		rows = append(rows, p)
 	}
-	return s.job.retry(ctx, "write to ingest_progress", func(ctx context.Context) error {
+	if err := s.job.retry(ctx, "write to ingest_progress", func(ctx context.Context) error {
 		return s.job.Store.SetIngestProgress(ctx, s.source, s.run, rows)
-	})
+	}); err != nil {
+		return err
+	}
+	for a, p := range changed {
+		a.written = p
+	}
+	return nil
 }
 
 // watermarks moves the watermark of each region that came through ingest
