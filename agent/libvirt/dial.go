@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path"
 	"strings"
 )
 
@@ -95,6 +96,40 @@ func parseURI(s string) (target, error) {
 		return t, nil
 	}
 	return bad("transport " + transport + " is not supported")
+}
+
+// Target names the libvirtd that a URI leads to, so that two spellings of one
+// can be told. Names that only the network knows to be one machine's stay two.
+func Target(uri string) (string, error) {
+	t, err := parseURI(uri)
+	if err != nil {
+		return "", err
+	}
+	const local = "this machine's libvirtd"
+	switch {
+	case t.network == "unix":
+		place := path.Clean(t.places[0])
+		if strings.HasPrefix(place, "/var/run/") {
+			place = strings.TrimPrefix(place, "/var") // a link to /run
+		}
+		for _, s := range localSockets {
+			if place == s || place == strings.TrimSuffix(s, "-ro") {
+				place = local
+			}
+		}
+		return t.driver + " of " + place, nil
+	default:
+		// TCP and TLS at their usual ports are two doors of one libvirtd.
+		place := strings.TrimSuffix(strings.ToLower(t.places[0]), ":16509")
+		usual := place != strings.ToLower(t.places[0])
+		if tls, ok := strings.CutSuffix(place, ":16514"); ok {
+			place, usual = tls, true
+		}
+		if ip := net.ParseIP(t.host); usual && (place == "localhost" || ip != nil && ip.IsLoopback()) {
+			place = local
+		}
+		return t.driver + " of " + place, nil
+	}
 }
 
 // dial opens the raw connection, TLS included.

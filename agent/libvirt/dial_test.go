@@ -43,6 +43,35 @@ func TestURIs(t *testing.T) {
 	}
 }
 
+func TestTwoSpellingsOfOneLibvirtd(t *testing.T) {
+	taken := map[string]bool{}
+	for _, same := range [][]string{
+		{"qemu:///system", "qemu+unix:///system", "qemu+unix:///system?socket=/var/run/libvirt/libvirt-sock", "qemu+unix:///system?socket=/run/libvirt/virtqemud-sock-ro", "qemu+tcp://localhost/system", "qemu+tls://[::1]/system"},
+		{"qemu+tcp://node1/system", "qemu+tcp://Node1:16509/system", "qemu+tls://node1/system", "qemu://node1:16514/system"},
+		{"qemu+tcp://node1:17000/system", "qemu+tls://node1:17000/system"},
+		{"qemu+unix:///system?socket=/run/a", "qemu+unix:///system?socket=/run/./a"},
+		{"qemu+tcp://127.0.0.1:17000/system"}, // a tunnel leads anywhere
+		{"qemu+tcp://127.0.0.1:17001/system"},
+		{"qemu+tcp://node2/system"},
+		{"qemu+tcp://node1/session"},
+		{"qemu+unix:///session?socket=/run/a"},
+	} {
+		first, err := Target(same[0])
+		if err != nil || taken[first] {
+			t.Errorf("%s: %q, %v: another one has it", same[0], first, err)
+		}
+		taken[first] = true
+		for _, uri := range same {
+			if got, err := Target(uri); err != nil || got != first {
+				t.Errorf("%s: %q, %v; want %q as of %s", uri, got, err, first, same[0])
+			}
+		}
+	}
+	if _, err := Target("qemu+ssh://node1/system"); err == nil {
+		t.Error("a transport that nobody speaks has a target")
+	}
+}
+
 func TestCredentials(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "auth.conf")
 	text := "# libvirt\n[credentials-other]\nauthname=other\npassword=x\n\n[credentials-default]\nauthname = nova\npassword = s3=cret\n[auth-libvirt-default]\ncredentials=default\n[credentials-half]\nauthname=nova\n"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/ratebatch/ratebatch/agent/libvirt"
 	"github.com/ratebatch/ratebatch/agent/wire"
 	"github.com/ratebatch/ratebatch/agent/wire/broker"
 )
@@ -173,7 +174,7 @@ func (c *config) validate() (problems []error) {
 			add("listen address %q: only loopback (127.0.0.1:9755), because the figures name projects' hosts and nothing is asked of who reads them", c.Listen)
 		}
 	}
-	seen := map[string]bool{}
+	seen, metered := map[string]bool{}, map[string]string{}
 	for i, n := range c.nodes() {
 		where := fmt.Sprintf("node %d (%s)", i+1, n.Host)
 		for _, x := range []struct{ what, value string }{{"host", n.Host}, {"region name", n.RegionName}} {
@@ -185,6 +186,13 @@ func (c *config) validate() (problems []error) {
 			add("%s is there twice: records of one name would be taken for each other's", where)
 		}
 		seen[n.Host] = true
+		// A URI that means nothing is reported where it is used.
+		if target, err := libvirt.Target(n.LibvirtURI); err == nil {
+			if other, twice := metered[target]; twice && other != n.Host {
+				add("%s and the host %s have one hypervisor, %s: everything on it would be billed twice; give each its libvirt_uri", where, other, target)
+			}
+			metered[target] = n.Host
+		}
 		if n.Password != "" && n.PasswordFile != "" {
 			add("%s: a libvirt password and a file with one: leave one out", where)
 		}

@@ -63,6 +63,7 @@ func TestMistakesAreSaidTogetherAndWithoutSecrets(t *testing.T) {
 		"two passwords":        {"", map[string]string{"no-ovn": "true", "libvirt-username": "u", "libvirt-password": "hunter2", "libvirt-password-file": "f"}, []string{"leave one out"}},
 		"open to the network":  {"", map[string]string{"no-ovn": "true", "listen": "0.0.0.0:9755"}, []string{"only loopback"}},
 		"one host twice":       {"ovn: {disabled: true}\nnodes: [{host: a}, {host: a}]\n", nil, []string{"is there twice"}},
+		"two hosts on one":     {"ovn: {disabled: true}\nnodes: [{host: compute-1}, {host: compute-2, libvirt_uri: 'qemu+tcp://localhost/system'}]\n", nil, []string{"node 2 (compute-2)", "host compute-1", "billed twice"}},
 		"a host without name":  {"ovn: {disabled: true}\nnodes: [{libvirt_uri: 'qemu:///system'}]\n", nil, []string{"node 1"}},
 		"one topic for two":    {"", map[string]string{"no-ovn": "true", "topic": "x", "disk-topic": "x"}, []string{"must differ"}},
 		"both OVN databases":   {"", map[string]string{"ovn-nb-db": "tcp:h:1", "ovn-sb-db": "tcp:h:2"}, []string{"leave one out"}},
