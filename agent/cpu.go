@@ -39,3 +39,8 @@ func (c counter) advance(reading uint64) (delta uint64, next counter, reset bool
 	}
 	return reading - c.V, next, false
 }
+
+// fellTo says whether a reading, nil for none, is below the last one.
+func (c counter) fellTo(reading *uint64) bool {
+	return c.OK && reading != nil && *reading < c.V
+}

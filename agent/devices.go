@@ -166,7 +166,7 @@ func (w *work) sendDisks(cur *domain, d *libvirt.Domain) {
 }
 
 func (w *work) sendDisk(cur *domain, instance uuid.UUID, k *disk, d *libvirt.Disk) {
-	readings := [...]*uint64{d.ReadBytes, d.WriteBytes, d.ReadRequests, d.WriteRequests}
+	readings := countersOf(d)
 	var told uint8
 	for c, reading := range readings {
 		if reading != nil {
@@ -211,4 +211,9 @@ func (w *work) sendDisk(cur *domain, instance uuid.UUID, k *disk, d *libvirt.Dis
 	w.add(TopicDisk, r.AppendKey, r.Append)
 	w.counts.Resets += resets
 	*k = next
+}
+
+// countersOf gives a device's counters in the order in which disk keeps them.
+func countersOf(d *libvirt.Disk) [4]*uint64 {
+	return [4]*uint64{d.ReadBytes, d.WriteBytes, d.ReadRequests, d.WriteRequests}
 }

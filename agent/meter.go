@@ -205,14 +205,50 @@ func (w *work) incarnation(last *domain, d *libvirt.Domain) (cur *domain, fresh 
 	return cur, true
 }
 
-// restarted says that a domain which was away came back as another one with the
-// same id: libvirtd hands ids out again after it was restarted itself.
+// restarted says that a domain is another one with the same id: libvirtd hands
+// ids out again after it, or its machine, was started itself. The domain need
+// not have been seen gone: polls of a machine that is off fail.
 func (w *work) restarted(last *domain, d *libvirt.Domain) bool {
+	less := d.CPUTimeNS != nil && *d.CPUTimeNS < last.CPU.V
 	if !last.Gone {
-		return false
+		// An event alone proves nothing here: it may be of the start that the last
+		// poll saw already, or of a guest that woke up.
+		return less && !goesOn(last, d)
 	}
 	started, told := w.hint.Started[d.UUID]
-	return told && int64(started.Since) > last.Seen.Since || d.CPUTimeNS != nil && *d.CPUTimeNS < last.CPU.V
+	return told && int64(started.Since) > last.Seen.Since || less
+}
+
+// goesOn says that a domain's devices kept their counters, so that a lower CPU
+// time is no new start. libvirtd takes the time from the process's control group
+// or from /proc; it begins anew when systemd moved the process to another group,
+// and may be less after an upgrade of libvirtd changed where it comes from.
+// Taken for a new start, all traffic since the real one would be counted again.
+func goesOn(last *domain, d *libvirt.Domain) bool {
+	kept := false
+	for _, p := range last.Ports {
+		for i := range d.Interfaces {
+			if n := &d.Interfaces[i]; !p.Gone && n.Name == p.Name && (n.InterfaceID == p.InterfaceID || n.InterfaceID == "" || p.InterfaceID == "") {
+				if p.Rx.fellTo(n.RxBytes) || p.Tx.fellTo(n.TxBytes) {
+					return false
+				}
+				kept = kept || p.Rx.V > 0 && n.RxBytes != nil || p.Tx.V > 0 && n.TxBytes != nil
+			}
+		}
+	}
+	for _, k := range last.Disks {
+		for i := range d.Disks {
+			if n := &d.Disks[i]; n.Device == k.Device {
+				for c, reading := range countersOf(n) {
+					if k.Counters[c].fellTo(reading) {
+						return false
+					}
+					kept = kept || k.Counters[c].V > 0 && reading != nil
+				}
+			}
+		}
+	}
+	return kept
 }
 
 // began says when a domain that was not there at the last poll started.
