@@ -41,6 +41,7 @@ func (InterfaceIDs) Watch(string, []VNIC) {}
 type HostOptions struct {
 	Name, Region string // as in the records
 	Local        bool   // the hypervisor runs on the agent's machine
+	Hypervisor   string // names it, whatever the host is called; libvirt.Target
 	Source       Source
 	Ports        Ports
 	Spool        *spool.Spool
@@ -94,11 +95,13 @@ func (h *Host) load(saved []byte) (err error) {
 	now := h.opts.Clock()
 	if saved == nil {
 		h.state = newState(h.opts.Region, h.opts.Name, now)
+		h.state.Metered = h.opts.Hypervisor
 		return nil
 	}
 	s, err := readState(saved, h.opts.Region, h.opts.Name, h.opts.Local, now)
 	if err == nil {
 		h.state = s
+		h.state.Metered = h.opts.Hypervisor
 	}
 	return err
 }

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +34,7 @@ type Publisher struct {
 // PublisherOptions say from where to where.
 type PublisherOptions struct {
 	Spools   []*spool.Spool
+	Former   []*spool.Spool // of hosts that are metered no longer: nothing is added to them, and they are closed when they are empty
 	Producer Producer
 	Clock    func() clock.Moment
 	Metrics  *Metrics
@@ -144,13 +147,17 @@ func (p *Publisher) round(ctx context.Context) (sent int, err error) {
 	}
 	bytes := 0
 	var trouble error
-	for _, s := range p.Spools {
+	for i, s := range slices.Concat(p.Spools, p.Former) {
 		batch, ok, err := s.Next(ctx)
 		if err != nil {
 			trouble = err // one host's disk must not hold up the others
 			continue
 		}
 		if !ok {
+			if i >= len(p.Spools) {
+				p.Former = slices.DeleteFunc(p.Former, func(f *spool.Spool) bool { return f == s })
+				trouble = errors.Join(trouble, s.Close())
+			}
 			continue
 		}
 		pieces = append(pieces, piece{s, batch.Number})

@@ -21,6 +21,7 @@ type state struct {
 	Version  int                   `json:"version"`
 	Region   string                `json:"region"`
 	Host     string                `json:"host"`
+	Metered  string                `json:"hypervisor,omitempty"` // which libvirtd the readings are of
 	Epoch    uint64                `json:"epoch"`
 	Sequence uint64                `json:"sequence"` // of the last record
 	BootID   string                `json:"boot_id"`  // what all stamps are relative to
@@ -137,6 +138,33 @@ func readState(data []byte, region, host string, local bool, now clock.Moment) (
 		}
 	}
 	return &s, nil
+}
+
+// Former is what a saved state says of a host that is metered no longer.
+type Former struct {
+	Region, Host string
+	Hypervisor   string    // HostOptions.Hypervisor
+	VNICs        int       // whose traffic was held, because nothing could say which ports they were
+	Bytes        uint64    // of that traffic
+	Polled       time.Time // for the last time
+}
+
+// ReadFormer reads a state that is not to be gone on with.
+func ReadFormer(saved []byte) (Former, error) {
+	var s state
+	if err := json.Unmarshal(saved, &s); err != nil {
+		return Former{}, fmt.Errorf("its readings cannot be read: %w", err)
+	}
+	out := Former{Region: s.Region, Host: s.Host, Hypervisor: s.Metered, Polled: time.UnixMilli(s.Polled.Wall).UTC()}
+	for _, d := range s.Domains {
+		for _, p := range d.Ports {
+			if p.Until != (stamp{}) {
+				out.VNICs++
+				out.Bytes += p.HeldRx + p.HeldTx
+			}
+		}
+	}
+	return out, nil
 }
 
 func (s *state) encode() ([]byte, error) { return json.Marshal(s) }

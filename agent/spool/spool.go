@@ -339,6 +339,24 @@ func (s *Spool) Done(number uint64) error {
 	return nil
 }
 
+// Retire sets the saved state aside: whoever opens the folder next begins
+// without readings. Unsent records stay.
+func (s *Spool) Retire() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.disk.Rename(stateFile, "former."+stateFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = s.disk.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("spool %s: set the readings aside: %w", s.opts.Dir, err)
+	}
+	return nil
+}
+
 // Stats says what the spool holds now.
 func (s *Spool) Stats() Stats {
 	now := s.opts.Clock()

@@ -139,7 +139,7 @@ func folderOf(dir string, n nodeConfig) string {
 type assembly struct {
 	hosts     []*agent.Host
 	sources   []*libvirt.Host
-	spools    map[string]*spool.Spool // by host
+	spools    map[string]*spool.Spool // by host; those of former hosts by region and host
 	publisher *agent.Publisher
 	producer  *kafka.Producer
 	closers   []func()
@@ -186,8 +186,12 @@ func (p *program) build(ctx context.Context, newMetrics func(map[string]*spool.S
 		a.spools[n.Host], states[i] = s, state
 		queue = append(queue, s)
 	}
+	former, err := p.former(ctx, a, now)
+	if err != nil {
+		return a, err
+	}
 	metrics := newMetrics(a.spools)
-	a.publisher = agent.NewPublisher(agent.PublisherOptions{Spools: queue, Producer: a.producer, Clock: now, Metrics: metrics, Log: p.log})
+	a.publisher = agent.NewPublisher(agent.PublisherOptions{Spools: queue, Former: former, Producer: a.producer, Clock: now, Metrics: metrics, Log: p.log})
 	var problems []error
 	for i, n := range nodes {
 		options, err := p.libvirtOptions(n)
@@ -195,10 +199,14 @@ func (p *program) build(ctx context.Context, newMetrics func(map[string]*spool.S
 			problems = append(problems, configError{err})
 			continue
 		}
+		hypervisor, err := libvirt.Target(n.LibvirtURI)
+		if err != nil {
+			hypervisor = "" // the polls will say it
+		}
 		source := libvirt.New(options)
 		a.closers = append(a.closers, func() { source.Close() })
 		h, err := agent.NewHost(agent.HostOptions{
-			Name: n.Host, Region: n.RegionName, Local: local(n.LibvirtURI), Source: source, Ports: portsOf(n), Spool: queue[i], State: states[i],
+			Name: n.Host, Region: n.RegionName, Local: local(n.LibvirtURI), Hypervisor: hypervisor, Source: source, Ports: portsOf(n), Spool: queue[i], State: states[i],
 			Interval: time.Duration(p.config.Interval), Hold: time.Duration(p.config.OVN.Hold), Version: version, Clock: now, Metrics: metrics,
 			Stored: a.publisher.Wake, Log: p.log,
 		})
