@@ -1,6 +1,7 @@
 package ovn
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -63,19 +64,24 @@ func TestRowsBecomeAnswers(t *testing.T) {
 		rows    []row
 		want    Port
 		ignored string
+		warned  int
 	}{
-		"a port of Nova's":       {"", []row{{portA, neutron(vmA, "compute:nova")}}, want, ""},
-		"another zone":           {"", []row{{portA, neutron(vmA, "compute:az-2")}}, with(want, func(p *Port) { p.DeviceOwner = "compute:az-2" }), ""},
-		"only the spec's":        {"compute:nova", []row{{portA, neutron(vmA, "compute:az-2")}}, Port{}, "does not match"},
-		"a DHCP port":            {"", []row{{portA, neutron("dhcp-x", "network:dhcp")}}, Port{}, "device_id"},
-		"nobody's port, yet":     {"", []row{{portA, neutron("", "")}}, Port{}, ""},
-		"unbound before the end": {"", []row{{portA, neutron(vmA, "compute:nova")}, {portA, neutron("", "")}}, want, ""},
-		"moved to another VM":    {"", []row{{portA, neutron(vmA, "compute:nova")}, {portA, neutron(vmB, "compute:nova")}}, with(want, func(p *Port) { p.DeviceID = uuid.MustParse(vmB) }), ""},
-		"not of this host":       {"", []row{{portB, neutron(vmA, "compute:nova")}}, Port{}, ""},
-		"a foreign network name": {"", []row{{portA, map[string]string{"neutron:network_name": "blue", "neutron:device_owner": "compute:nova"}}}, Port{}, "network_name"},
+		"a port of Nova's":       {"", []row{{portA, neutron(vmA, "compute:nova")}}, want, "", 0},
+		"another zone":           {"", []row{{portA, neutron(vmA, "compute:az-2")}}, with(want, func(p *Port) { p.DeviceOwner = "compute:az-2" }), "", 0},
+		"only the spec's":        {"compute:nova", []row{{portA, neutron(vmA, "compute:az-2")}}, Port{}, "does not match", 0},
+		"a DHCP port":            {"", []row{{portA, neutron("dhcp-x", "network:dhcp")}}, Port{}, "does not match", 0},
+		"nobody's port, yet":     {"", []row{{portA, neutron("", "")}}, Port{}, "", 0},
+		"unbound before the end": {"", []row{{portA, neutron(vmA, "compute:nova")}, {portA, neutron("", "")}}, want, "", 0},
+		"moved to another VM":    {"", []row{{portA, neutron(vmA, "compute:nova")}, {portA, neutron(vmB, "compute:nova")}}, with(want, func(p *Port) { p.DeviceID = uuid.MustParse(vmB) }), "", 0},
+		"not of this host":       {"", []row{{portB, neutron(vmA, "compute:nova")}}, Port{}, "", 0},
+		"a foreign network name": {"", []row{{portA, map[string]string{"neutron:network_name": "blue", "neutron:device_owner": "compute:nova"}}}, Port{}, "", 1},
+		"a row that stays odd":   {"", []row{{portA, neutron("vm", "compute:nova")}, {portA, neutron("vm", "compute:nova")}, {portA, neutron("other", "compute:nova")}}, Port{}, "", 2},
+		"odd and mended":         {"", []row{{portA, neutron("vm", "compute:nova")}, {portA, neutron(vmA, "compute:nova")}}, want, "", 1},
+		"odd and not metered":    {"", []row{{portA, neutron("vm", "network:dhcp")}, {portA, neutron("vm", "compute:nova")}}, Port{}, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := resolver(t, Options{DeviceOwner: tt.owner})
+			var said strings.Builder
+			r := resolver(t, Options{DeviceOwner: tt.owner, Log: slog.New(slog.NewTextHandler(&said, nil))})
 			r.wanted[portA] = struct{}{}
 			r.rename()
 			for _, w := range tt.rows {
@@ -88,6 +94,9 @@ func TestRowsBecomeAnswers(t *testing.T) {
 			reason, _ := r.Ignored(portA)
 			if !strings.Contains(reason, tt.ignored) || (reason == "") != (tt.ignored == "") {
 				t.Errorf("ignored %q, want %q", reason, tt.ignored)
+			}
+			if n := strings.Count(said.String(), "cannot be read"); n != tt.warned {
+				t.Errorf("%d warnings, want %d: %s", n, tt.warned, said.String())
 			}
 		})
 	}

@@ -34,6 +34,7 @@ type Resolver struct {
 	taps    map[Tap]*tapState
 	answers map[string]Port // last known, by port name
 	ignored map[string]string
+	odd     map[string]string // what is wrong with rows of ports to be metered, as it was said
 	synced  bool
 	lastErr error
 }
@@ -61,7 +62,7 @@ func New(o Options) (*Resolver, error) {
 	}
 	r := &Resolver{
 		opts: o, source: source{southbound: o.Southbound}, log: o.Log, wake: make(chan struct{}, 1),
-		wanted: map[string]struct{}{}, taps: map[Tap]*tapState{}, answers: map[string]Port{}, ignored: map[string]string{},
+		wanted: map[string]struct{}{}, taps: map[Tap]*tapState{}, answers: map[string]Port{}, ignored: map[string]string{}, odd: map[string]string{},
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -102,9 +103,11 @@ func (r *Resolver) SetPorts(interfaceIDs []string, taps []Tap) {
 			delete(r.answers, name)
 		}
 	}
-	for name := range r.ignored {
-		if _, ok := keep[name]; !ok {
-			delete(r.ignored, name)
+	for _, said := range []map[string]string{r.ignored, r.odd} {
+		for name := range said {
+			if _, ok := keep[name]; !ok {
+				delete(said, name)
+			}
 		}
 	}
 	if !r.started {
@@ -206,26 +209,33 @@ func (r *Resolver) poke() {
 
 // learn takes a row in. A row that says less than we know (Nova empties
 // device_id and owner before it removes a domain) does not replace an answer:
-// traffic up to then is its old owner's.
+// traffic up to then is its old owner's. Only another device owner makes a port
+// one that is not metered: one whose row cannot be read is to be, so that its
+// traffic waits, and goes without a network in the end.
 func (r *Resolver) learn(w row) {
+	owner := w.ids["neutron:device_owner"]
+	metered, _ := path.Match(r.opts.DeviceOwner, owner)
 	p, err := w.port()
-	if err == nil {
-		if ok, _ := path.Match(r.opts.DeviceOwner, p.DeviceOwner); !ok {
-			err = fmt.Errorf("port %s: device owner %q does not match %q", w.name, p.DeviceOwner, r.opts.DeviceOwner)
-		}
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, mine := r.names[w.name]; !mine {
 		return
 	}
-	if err == nil {
+	_, known := r.answers[w.name]
+	switch {
+	case metered && err == nil:
 		r.answers[w.name] = p
 		delete(r.ignored, w.name)
-		return
-	}
-	if _, known := r.answers[w.name]; !known && w.ids["neutron:device_owner"] != "" {
-		r.ignored[w.name] = err.Error()
+		delete(r.odd, w.name)
+	case known || owner == "":
+	case !metered:
+		r.ignored[w.name] = fmt.Sprintf("port %s: device owner %q does not match %q", w.name, owner, r.opts.DeviceOwner)
+	default:
+		delete(r.ignored, w.name)
+		if r.odd[w.name] != err.Error() {
+			r.odd[w.name] = err.Error()
+			r.log.Warn("a port's row in OVN cannot be read; its traffic is held, and sent without a network when it waited too long", "error", err)
+		}
 	}
 }
 
