@@ -7,6 +7,9 @@
 //     was not there at the last poll started from zero and counts in full.
 //   - A counter that went backwards counts with its new value, and is counted
 //     itself (a metric), because something restarted it.
+//   - A domain whose CPU time went backwards, and a counter of its devices with
+//     it, started again, whatever its id: polls of a machine that is off fail,
+//     so nobody saw it go. A CPU time that went backwards alone is a counter.
 //   - Missing is not zero. A reading that a stalled QEMU did not give leaves
 //     the last one in place, and the next difference covers both intervals.
 //   - A paused domain is metered like a running one.
