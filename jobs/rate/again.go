@@ -33,7 +33,7 @@ func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
 	var held Held
 	// All months count here, closed ones as well: there a new revision is a
 	// correction.
-	x, err := j.readState(ctx, beginning)
+	x, err := j.readState(ctx, true)
 	if err != nil {
 		return nil, held, err
 	}
@@ -54,8 +54,11 @@ func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
 		if !ok && isActive(x.scopes, c.Scope) {
 			w = store.DueWindow{Scope: c.Scope, First: c.First, Until: c.Last.Add(j.Options.Period)}
 		}
+		// What was rated once may be rated again, also before a first period that
+		// was set since.
+		w.First = earlier(w.First, c.First)
 		if last := c.Last.Add(j.Options.Period); last.After(w.Until) {
-			w.Until = last // what was rated once may be rated again
+			w.Until = last
 		}
 		if isActive(x.scopes, c.Scope) {
 			byScope[c.Scope] = w
@@ -92,15 +95,17 @@ func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
 	} else if !held.Until.Before(again.To) {
 		held.Until = time.Time{}
 	}
-	held.Text = held.text(waiting)
 	p.windows, p.Waiting = withPlan(p.windows, p.Waiting, p.terms.plans)
+	held.Text = held.text(waiting, p.Waiting[len(waiting):])
 	if err := j.due(ctx, &p, nil); err != nil {
 		return nil, held, err
 	}
 	return &p, held, p.expired
 }
 
-func (h Held) text(waiting []Waiting) string {
+// text says what is held up: by whom or by the input of a region, and what lacks a
+// plan.
+func (h Held) text(waiting, lacking []Waiting) string {
 	var parts []string
 	if len(h.Disabled) > 0 {
 		parts = append(parts, fmt.Sprintf("%s disabled", list("scope", h.Disabled)))
@@ -111,6 +116,9 @@ func (h Held) text(waiting []Waiting) string {
 			text += ": " + w.Reason
 		}
 		parts = append(parts, text)
+	}
+	for _, w := range lacking {
+		parts = append(parts, w.Reason)
 	}
 	return strings.Join(parts, "; ")
 }

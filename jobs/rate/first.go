@@ -18,11 +18,11 @@ func (j *Job) BeforeFirst(ctx context.Context, from, to time.Time) ([]store.Befo
 	if err != nil {
 		return nil, err
 	}
-	closed, err := j.closedMonths(ctx)
+	_, since, err := j.monthsInForce(ctx)
 	if err != nil {
 		return nil, err
 	}
-	everything, since := time.Unix(0, 0).UTC(), openSince(closed)
+	everything := beginning
 	tables := t.tables(time.Hour)
 	usages, err := j.Store.ScopeUsages(ctx, tables, everything)
 	if err != nil {

@@ -161,7 +161,7 @@ func (j *Job) lookAround(ctx context.Context, plan *Plan, look store.LateLook, c
 		return thrown(cause)
 	}
 	if scopes == nil {
-		usages, err := j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), openSince(x.closed))
+		usages, err := j.Store.ScopeUsages(ctx, x.terms.tables(time.Hour), x.open)
 		if err != nil {
 			return errors.Join(thrown(cause), err)
 		}
@@ -210,9 +210,13 @@ func (j *Job) lateAgain(ctx context.Context, look store.LateLook, closed []rateb
 	if err != nil {
 		return nil, err
 	}
+	scopes, err := j.Store.ScopeStates(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var again []store.DueWindow
 	for _, f := range open {
-		if f.Kind == "late" && !f.Begin.Before(oldest) && j.lateAction(f, closed) == Reprocess {
+		if f.Kind == "late" && isActive(scopes, f.Scope) && !f.Begin.Before(oldest) && j.lateAction(f, closed) == Reprocess {
 			again = append(again, store.DueWindow{Scope: f.Scope, First: f.Begin, Until: f.End, Again: look.Now})
 		}
 	}
@@ -229,20 +233,23 @@ func (j *Job) lateAction(f store.LateFinding, closed []ratebatch.Month) string {
 	return action
 }
 
-// rateLate rates again what the policy says.
+// rateLate rates again what the policy says. Nobody asked for it by name: months
+// that are closed, now or by then, are left alone.
 func (j *Job) rateLate(ctx context.Context, t terms, again []store.DueWindow, run *jobs.Run, result *LateResult) error {
+	var rejected error
 	for part := range slices.Chunk(again, maxLateWindows) {
-		next := &Plan{terms: t, asked: true, reason: "late usage", windows: part}
+		next := &Plan{terms: t, late: true, reason: "late usage", windows: part}
 		if err := j.due(ctx, next, nil); err != nil {
 			return err
 		}
 		rated, err := j.Run(ctx, next, run)
 		result.Reprocessed += rated.Periods
-		if err != nil && !errors.Is(err, ratebatch.ErrRejected) {
+		if err != nil && ratebatch.ExitCode(err) != ratebatch.ExitRejected {
 			return err
 		}
+		rejected = errors.Join(rejected, err)
 	}
-	return nil
+	return rejected
 }
 
 // lookAt compares the usage of one chunk's candidates with their commits and

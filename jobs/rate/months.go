@@ -14,7 +14,7 @@ import (
 // MonthWindows gives the windows in a month of the scopes that have to be rated
 // in it, ready or not, and those of the disabled ones.
 func (j *Job) MonthWindows(ctx context.Context, month ratebatch.Month) (active, disabled []store.DueWindow, err error) {
-	x, err := j.readState(ctx, openSince)
+	x, err := j.readState(ctx, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -104,15 +104,45 @@ func hashWindows(windows []store.DueWindow, states map[time.Time]store.MonthStat
 }
 
 // beginning is for all months, closed ones as well.
-func beginning([]ratebatch.Month) time.Time { return time.Unix(0, 0).UTC() }
+var beginning = time.Unix(0, 0).UTC()
 
-// openSince is the start of the earliest month that may be open: the one after
-// the closed months that follow one another from the first on.
-func openSince(closed []ratebatch.Month) time.Time {
+// monthsInForce gives the months that are closed now and since when months may be
+// open.
+func (j *Job) monthsInForce(ctx context.Context) (closed []ratebatch.Month, open time.Time, err error) {
+	if closed, err = j.closedMonths(ctx); err != nil || len(closed) == 0 {
+		return closed, beginning, err
+	}
+	commit, once, err := j.Store.FirstMonths(ctx)
+	if err != nil {
+		return nil, open, err
+	}
+	var known []ratebatch.Month // that have something to close, or had
+	if !commit.IsZero() {
+		known = append(known, j.Options.Calendar.MonthAt(commit))
+	}
+	if !once.IsZero() {
+		known = append(known, j.Options.Calendar.Named(once))
+	}
+	return closed, openSince(closed, known...), nil
+}
+
+// openSince is the start of the earliest month that may be open: a known one
+// before the first that is closed (it was reopened, or others were closed before
+// it), else the one after the closed months that follow one another from the first
+// on.
+func openSince(closed []ratebatch.Month, known ...ratebatch.Month) time.Time {
 	if len(closed) == 0 {
-		return time.Unix(0, 0).UTC()
+		return beginning
 	}
 	next := closed[0].To
+	for _, month := range known {
+		if month.From.Before(closed[0].From) {
+			next = earlier(next, month.From)
+		}
+	}
+	if next.Before(closed[0].From) {
+		return next
+	}
 	for _, month := range closed[1:] {
 		if !month.From.Equal(next) {
 			break

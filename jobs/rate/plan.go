@@ -25,6 +25,7 @@ type Plan struct {
 	windows   []store.DueWindow
 	closed    []ratebatch.Month // months whose periods are left alone
 	asked     bool              // for by a person
+	late      bool              // usage that arrived behind its commits
 	reason    string
 	chunks    []chunk
 	terms     terms
@@ -38,6 +39,7 @@ type Plan struct {
 type state struct {
 	terms   terms
 	closed  []ratebatch.Month
+	open    time.Time // since when months may be open
 	usages  []store.ScopeUsage
 	read    []store.UsageMonth // months whose usage was read for it
 	commits []store.CommitScope
@@ -61,20 +63,23 @@ func (j *Job) readTermsInForce(ctx context.Context) (*state, error) {
 	if err := j.checkMetrics(ctx, x.terms); err != nil {
 		return nil, err
 	}
-	if x.closed, err = j.closedMonths(ctx); err != nil {
+	if x.closed, x.open, err = j.monthsInForce(ctx); err != nil {
 		return nil, err
 	}
-	return &x, j.checkPeriodLength(ctx, openSince(x.closed))
+	return &x, j.checkPeriodLength(ctx, x.open)
 }
 
-// readState reads who has usage and what was rated since then, and all else that
-// the decision rests on.
-func (j *Job) readState(ctx context.Context, since func(closed []ratebatch.Month) time.Time) (*state, error) {
+// readState reads who has usage and what was rated, in the months that may be open
+// or in all of them, and all else that the decision rests on.
+func (j *Job) readState(ctx context.Context, all bool) (*state, error) {
 	x, err := j.readTermsInForce(ctx)
 	if err != nil {
 		return nil, err
 	}
-	from := since(x.closed)
+	from := x.open
+	if all {
+		from = beginning
+	}
 	if x.usages, x.read, err = j.Store.UsageByMonth(ctx, x.terms.tables(time.Hour), from); err != nil {
 		return nil, err
 	}
@@ -90,7 +95,7 @@ func (j *Job) readState(ctx context.Context, since func(closed []ratebatch.Month
 
 // Plan reads the state and says which periods are due. It writes nothing.
 func (j *Job) Plan(ctx context.Context) (*Plan, error) {
-	x, err := j.readState(ctx, openSince)
+	x, err := j.readState(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -216,11 +221,11 @@ func (j *Job) cutExpired(ctx context.Context, p *Plan, skip []time.Time) error {
 // CheckPeriodLength says whether periods of the length in the options may be
 // rated in the months that are open.
 func (j *Job) CheckPeriodLength(ctx context.Context) error {
-	closed, err := j.closedMonths(ctx)
+	_, open, err := j.monthsInForce(ctx)
 	if err != nil {
 		return err
 	}
-	return j.checkPeriodLength(ctx, openSince(closed))
+	return j.checkPeriodLength(ctx, open)
 }
 
 // checkPeriodLength refuses to rate time in periods of one length that is

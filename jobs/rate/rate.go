@@ -139,7 +139,7 @@ func (j *Job) Run(ctx context.Context, plan *Plan, run *jobs.Run) (Result, error
 	if err := j.Store.NotePlainMonths(ctx, plan.touched()); err != nil {
 		return result, err
 	}
-	if !plan.asked {
+	if !plan.asked && !plan.late {
 		if err := j.settleFailures(ctx, run.ID, &result); err != nil {
 			return result, err
 		}

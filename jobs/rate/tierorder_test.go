@@ -135,7 +135,7 @@ func TestPropertyOrderDoesNotMatter(t *testing.T) {
 		}
 		if rapid.IntRange(0, 2).Draw(rt, "reset") == 0 {
 			to := start.Add(time.Duration(rapid.IntRange(0, hours-1).Draw(rt, "reset to")) * time.Hour)
-			if err := s.InsertResets(t.Context(), uuid.New(), []string{"s0"}, to, "test", "test", uuid.NewString()); err != nil {
+			if err := s.InsertResets(t.Context(), uuid.New(), store.ResetScopes{Only: []string{"s0"}}, to, "test", "test", uuid.NewString()); err != nil {
 				rt.Fatal(err)
 			}
 		}
@@ -196,7 +196,7 @@ func TestOnlyPeriodsWhoseLinesChangeGetARevision(t *testing.T) {
 		{"late past the crossings changes no other hour", late("s0", 3, "b"), 0, "2 1 2 2 1 1, 2 3 4 1 1 1", "01 5"},
 		{"a reprocess that finds nothing new", func() (rate.Result, error) { return again(t.Context(), s, o, "s1", hour(0), hour(2)) }, 0, "2 1 2 2 1 1, 3 4 4 1 1 1", "01 5"},
 		{"a reset to hour 4 is rated again, the hours before stay", func() (rate.Result, error) {
-			if err := s.InsertResets(t.Context(), uuid.New(), []string{"s0"}, hour(4), "test", "test", uuid.NewString()); err != nil {
+			if err := s.InsertResets(t.Context(), uuid.New(), store.ResetScopes{Only: []string{"s0"}}, hour(4), "test", "test", uuid.NewString()); err != nil {
 				return rate.Result{}, err
 			}
 			return run(t.Context(), s, o)

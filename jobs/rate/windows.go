@@ -111,14 +111,22 @@ func windows(usages []store.ScopeUsage, commits []store.CommitScope, states map[
 		}
 	}
 	rated := map[string]time.Time{}
-	complete := ready
-	for _, mark := range marks {
-		complete = earlier(complete, ratebatch.PeriodAt(mark.CompleteUntil, o.Period).Begin)
+	complete, slowest := ready, ""
+	for region, mark := range marks {
+		until := ratebatch.PeriodAt(mark.CompleteUntil, o.Period).Begin
+		if until.Before(complete) || until.Equal(complete) && slowest != "" && region < slowest {
+			complete, slowest = until, region
+		}
 	}
 	for _, c := range commits {
 		rated[c.Scope] = c.First
 		if scopes[c.Scope] == nil && isActive(states, c.Scope) {
-			scopes[c.Scope] = &scope{first: c.First, until: earlier(complete, o.Calendar.MonthAt(c.Last).To)}
+			// In which region it would have usage nobody knows: it waits for all of them.
+			s := &scope{first: c.First, until: o.Calendar.MonthAt(c.Last).To}
+			if complete.Before(s.until) {
+				s.until, s.held = complete, slowest
+			}
+			scopes[c.Scope] = s
 		}
 	}
 	var out []store.DueWindow

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,20 +201,50 @@ func TestAPeriodIsNeverCut(t *testing.T) {
 func TestOpenSinceSkipsTheClosedMonths(t *testing.T) {
 	for name, tt := range map[string]struct {
 		closed []string
+		known  []string // months with commits, or that were closed once
 		want   string
 	}{
-		"none":                     {nil, "1970-01-01T00:00:00Z"},
-		"a row of months":          {[]string{"2026-09-01T00:00:00Z", "2026-10-01T00:00:00Z"}, "2026-11-01T00:00:00Z"},
-		"an open month in between": {[]string{"2026-08-01T00:00:00Z", "2026-10-01T00:00:00Z"}, "2026-09-01T00:00:00Z"},
+		"none":                     {nil, nil, "1970-01-01T00:00:00Z"},
+		"a row of months":          {[]string{"2026-09-01T00:00:00Z", "2026-10-01T00:00:00Z"}, []string{"2026-09-01T00:00:00Z"}, "2026-11-01T00:00:00Z"},
+		"an open month in between": {[]string{"2026-08-01T00:00:00Z", "2026-10-01T00:00:00Z"}, nil, "2026-09-01T00:00:00Z"},
+		"the first was reopened":   {[]string{"2026-09-01T00:00:00Z", "2026-10-01T00:00:00Z"}, []string{"2026-09-01T00:00:00Z", "2026-08-01T00:00:00Z"}, "2026-08-01T00:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var closed []ratebatch.Month
 			for _, c := range tt.closed {
 				closed = append(closed, ratebatch.Calendar{}.Named(at(c)))
 			}
-			if got := openSince(closed); !got.Equal(at(tt.want)) {
+			var known []ratebatch.Month
+			for _, k := range tt.known {
+				known = append(known, ratebatch.Calendar{}.Named(at(k)))
+			}
+			if got := openSince(closed, known...); !got.Equal(at(tt.want)) {
 				t.Errorf("openSince = %s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// A scope that was rated and has no usage in open months waits for the input of
+// every region, and that is said: a region that is gone would hold up the close
+// without a word.
+func TestAScopeWithoutUsageSaysWhichRegionItWaitsFor(t *testing.T) {
+	o := Options{Now: at("2026-12-05T00:00:00Z"), Period: time.Hour, WaitPeriods: 2, First: FirstPeriod{Kind: "month"}}
+	commits := []store.CommitScope{{Scope: "gone", First: at("2026-11-01T00:00:00Z"), Last: at("2026-11-05T00:00:00Z")}}
+	usages := []store.ScopeUsage{{Scope: "alpha", Region: "a", FirstUsage: at("2026-11-01T00:00:00Z")}}
+	marks := map[string]store.Watermark{
+		"a": {Region: "a", CompleteUntil: at("2026-12-05T00:00:00Z"), Source: "ingest"},
+		"b": {Region: "b", CompleteUntil: at("2026-10-20T00:00:00Z"), Source: "ingest"},
+	}
+	due, waiting := windows(usages, commits, nil, marks, o)
+	if len(due) != 1 || due[0].Scope != "alpha" {
+		t.Errorf("windows %+v, want alpha's", due)
+	}
+	if len(waiting) != 1 || waiting[0].Region != "b" || waiting[0].Scopes != 1 || !strings.Contains(waiting[0].Reason, "region b is complete up to 2026-10-20T00:00:00Z only") {
+		t.Errorf("waiting: %+v, want one scope for region b", waiting)
+	}
+	marks["b"] = store.Watermark{Region: "b", CompleteUntil: at("2027-01-01T00:00:00Z"), Source: "operator"}
+	if due, waiting = windows(usages, commits, nil, marks, o); len(due) != 2 || !due[1].Until.Equal(at("2026-12-01T00:00:00Z")) || len(waiting) != 0 {
+		t.Errorf("with b's input said to be complete: %+v, waiting %+v; want gone up to the end of November", due, waiting)
 	}
 }

@@ -260,6 +260,13 @@ func (j *Job) Run(ctx context.Context, only ...uuid.UUID) ([]Ran, error) {
 
 // run does one schedule as far as it goes.
 func (j *Job) run(ctx context.Context, x store.Schedule) (Ran, error) {
+	// The list is from the run's begin; one before it may have taken hours.
+	if cancelled, err := j.cancelled(ctx, x.ID); err != nil {
+		return Ran{Schedule: x}, err
+	} else if cancelled {
+		x.State = store.ScheduleCancelled
+		return Ran{Schedule: x}, nil
+	}
 	if x.StartedAt.Unix() <= 0 {
 		now, err := j.Store.Now(ctx)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"log/slog"
 	"slices"
 	"strings"
@@ -66,7 +67,8 @@ type Job struct {
 // Plan is what a reset would forget; afterwards the next rate starts at To.
 type Plan struct {
 	To      time.Time  `json:"to"`
-	Scopes  []string   `json:"scopes"` // empty: all
+	Scopes  []string   `json:"scopes"`             // empty: all
+	Left    []string   `json:"disabled,omitempty"` // of all, those left alone: nobody would rate them again
 	Periods uint64     `json:"periods"`
 	First   *time.Time `json:"first,omitempty"` // begin of the first period to forget
 }
@@ -89,16 +91,20 @@ func (j *Job) Plan(ctx context.Context) (*Plan, error) {
 	if err := j.known(ctx); err != nil {
 		return nil, err
 	}
-	if scope, p, err := j.Store.ResetSplit(ctx, o.Scopes, o.To); err != nil {
+	plan := &Plan{To: o.To, Scopes: append([]string{}, o.Scopes...)}
+	var err error
+	if plan.Left, err = j.disabled(ctx); err != nil {
+		return nil, err
+	}
+	if scope, p, err := j.Store.ResetSplit(ctx, plan.scopes(), o.To); err != nil {
 		return nil, err
 	} else if scope != "" {
 		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("--to %s lies within the period %s of scope %s", o.To.Format(time.RFC3339), p, scope), Hint: "use its begin or its end"}
 	}
-	months, err := j.Store.ResetPeriods(ctx, o.Scopes, o.To)
+	months, err := j.Store.ResetPeriods(ctx, plan.scopes(), o.To)
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{To: o.To, Scopes: append([]string{}, o.Scopes...)}
 	for _, m := range months {
 		plan.Periods += m.Periods
 		if plan.First == nil || m.First.Before(*plan.First) {
@@ -128,6 +134,28 @@ func (j *Job) known(ctx context.Context) error {
 		return &ratebatch.ConfigError{Err: fmt.Errorf("nothing was ever rated of scope %s", strings.Join(unknown, ", ")), Hint: "list the scopes with 'ratebatch scopes list'"}
 	}
 	return nil
+}
+
+func (p *Plan) scopes() store.ResetScopes { return store.ResetScopes{Only: p.Scopes, But: p.Left} }
+
+// disabled lists the disabled scopes of a reset of all, which leaves them alone,
+// and refuses those that are named: a disabled scope is not rated again, so what
+// it owes would be gone.
+func (j *Job) disabled(ctx context.Context) ([]string, error) {
+	states, err := j.Store.ScopeStates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		if !states[name].Active && (j.Options.All || slices.Contains(j.Options.Scopes, name)) {
+			out = append(out, name)
+		}
+	}
+	if len(out) > 0 && !j.Options.All {
+		return nil, &ratebatch.HaltError{Scope: out[0], Err: errors.New("it is disabled, so nothing would rate again what is forgotten"), Hint: "enable it first: 'ratebatch scopes enable'"}
+	}
+	return out, nil
 }
 
 // refuse stops at what could not be rated again or must not change.
@@ -162,7 +190,7 @@ func (j *Job) Run(ctx context.Context, plan *Plan, run uuid.UUID) (Result, error
 		return result, nil
 	}
 	id := "reset-" + run.String()
-	err := j.Store.InsertResets(ctx, run, j.Options.Scopes, j.Options.To, j.Options.Reason, j.Options.Author, id)
+	err := j.Store.InsertResets(ctx, run, plan.scopes(), j.Options.To, j.Options.Reason, j.Options.Author, id)
 	if err != nil && !store.IsOutcomeKnown(err) {
 		// It may still be writing. What it wrote stays: the same command
 		// completes it.
@@ -175,12 +203,12 @@ func (j *Job) Run(ctx context.Context, plan *Plan, run uuid.UUID) (Result, error
 	if err != nil {
 		return result, err
 	}
-	left, err := j.Store.ResetPeriods(ctx, j.Options.Scopes, j.Options.To)
+	left, err := j.Store.ResetPeriods(ctx, plan.scopes(), j.Options.To)
 	if err != nil {
 		return result, err
 	}
 	if len(left) > 0 {
-		return result, &ratebatch.TryAgainError{Err: fmt.Errorf("%d periods of %s were rated or closed meanwhile", left[0].Periods, left[0].Month.Format("2006-01")), Hint: "run the same command again"}
+		return result, &ratebatch.TryAgainError{Err: fmt.Errorf("%d periods from %s on were rated or closed meanwhile", left[0].Periods, left[0].First.Format(time.RFC3339)), Hint: "run the same command again"}
 	}
 	return result, nil
 }

@@ -70,7 +70,7 @@ refused (exit 20): they could not be rated again.
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.Scopes, "scope", nil, "scope to reset; may be given several times")
-	f.BoolVar(&o.All, "all", false, "reset every scope")
+	f.BoolVar(&o.All, "all", false, "reset every scope but disabled ones")
 	f.StringVar(&to, "to", "", "forget the periods that begin at this moment or later (RFC 3339 or a date, UTC)")
 	f.DurationVar(&period, "period", 0, "length of a period (default: that of earlier runs)")
 	f.StringVar(&o.Reason, "reason", "", "why (mandatory); it is kept with every period")
@@ -91,7 +91,10 @@ func (p *program) reset(ctx context.Context, job *reset.Job, jo jobOptions, yes,
 		what += " from " + plan.First.Format(time.RFC3339) + " on"
 	}
 	if dryRun {
-		return p.print(plan, func() { fmt.Fprintln(p.stdout, "would forget "+what) })
+		return p.print(plan, func() {
+			fmt.Fprintln(p.stdout, "would forget "+what)
+			p.sayLeft(plan)
+		})
 	}
 	if plan.Periods > 0 && !yes {
 		if err := p.confirm("forget " + what); err != nil {
@@ -113,10 +116,18 @@ func (p *program) reset(ctx context.Context, job *reset.Job, jo jobOptions, yes,
 	return p.print(result, func() {
 		if result.Periods == 0 {
 			fmt.Fprintln(p.stdout, "nothing is rated from there on")
-			return
+		} else {
+			rowf(p.stdout, "forgot %s; the next rate starts there\n", what)
 		}
-		rowf(p.stdout, "forgot %s; the next rate starts there\n", what)
+		p.sayLeft(plan)
 	})
+}
+
+// sayLeft names the scopes that a reset of all left alone.
+func (p *program) sayLeft(plan *reset.Plan) {
+	if len(plan.Left) > 0 {
+		rowf(p.stdout, "left alone, because disabled scopes are not rated again: %s\n", strings.Join(plan.Left, ", "))
+	}
 }
 
 // confirm asks a person; without a terminal it refuses.
