@@ -27,6 +27,16 @@ func mod(a, b int64) int64 {
 	return a % b
 }
 
+// BeginFrom is the begin of the first period of the given length that begins at
+// t or later.
+func BeginFrom(t time.Time, length time.Duration) time.Time {
+	p := PeriodAt(t, length)
+	if p.Begin.Before(t) {
+		return p.End
+	}
+	return p.Begin
+}
+
 // Length is the time between Begin and End.
 func (p Period) Length() time.Duration { return p.End.Sub(p.Begin) }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -35,6 +36,9 @@ func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
 	// correction.
 	x, err := j.readState(ctx, true)
 	if err != nil {
+		return nil, held, err
+	}
+	if err := j.checkAgain(ctx, again); err != nil {
 		return nil, held, err
 	}
 	p := Plan{terms: x.terms, asked: true, reason: again.Reason}
@@ -95,12 +99,31 @@ func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
 	} else if !held.Until.Before(again.To) {
 		held.Until = time.Time{}
 	}
-	p.windows, p.Waiting = withPlan(p.windows, p.Waiting, p.terms.plans)
+	p.windows, p.Waiting = withPlan(p.windows, p.Waiting, p.terms.plans, j.Options.Period)
 	held.Text = held.text(waiting, p.Waiting[len(waiting):])
 	if err := j.due(ctx, &p, nil); err != nil {
 		return nil, held, err
 	}
 	return &p, held, p.expired
+}
+
+// checkAgain refuses what was asked for when periods had another length, or was
+// rated in periods of another: closed months keep the length that they were rated
+// by, and the same time would count twice in them.
+func (j *Job) checkAgain(ctx context.Context, again Again) error {
+	length := j.Options.Period
+	if !ratebatch.PeriodAt(again.From, length).Begin.Equal(again.From) || !ratebatch.PeriodAt(again.To, length).Begin.Equal(again.To) {
+		return &ratebatch.HaltError{Period: ratebatch.Period{Begin: again.From, End: again.To},
+			Err:  fmt.Errorf("not made of whole periods of %s: the length of a period was another when this was asked for", length),
+			Hint: "ask for it anew, from the begin of a period to the end of one"}
+	}
+	scope, p, err := j.Store.OtherPeriod(ctx, length, again.From, again.To, again.Scopes...)
+	if err != nil || scope == "" {
+		return err
+	}
+	return &ratebatch.HaltError{Scope: scope, Period: p,
+		Err:  fmt.Errorf("rated as a period of %s, not %s: both would bill the same time twice", p.Length(), length),
+		Hint: fmt.Sprintf("ask for time that was rated in periods of %s; a correction of this one needs %s to be in force again ('ratebatch settings set period'), which has to wait until no open month is rated in %[1]s", length, p.Length())}
 }
 
 // text says what is held up: by whom or by the input of a region, and what lacks a

@@ -60,7 +60,7 @@ func (j *Job) BeforeFirst(ctx context.Context, from, to time.Time) ([]store.Befo
 	for _, w := range windows {
 		oldest, newest = earlier(oldest, w.First), later(newest, w.Until)
 	}
-	for _, span := range store.InForce(t.metrics, oldest, newest) {
+	for _, span := range store.PeriodSpans(t.metrics, oldest, newest, j.Options.Period) {
 		if span.Version == nil {
 			continue
 		}

@@ -127,7 +127,7 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 		if err != nil {
 			return result, err
 		}
-		for _, c := range chunks(days, rows, x.terms.edges(from, to), j.Options.passLimit()) {
+		for _, c := range chunks(days, rows, x.terms.edges(from, to, j.Options.Period), j.Options.passLimit()) {
 			if err := j.lookAround(ctx, plan, look, c, x, nil, &result); err != nil {
 				return result, err
 			}

@@ -84,13 +84,19 @@ func monthOf(t time.Time) time.Time {
 	return time.Date(t.UTC().Year(), t.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
 }
 
+// countedBy is the number of the way in which due periods are counted: what an
+// older one took for complete is looked at again. Up to 1 a commit whose begin was
+// no period's made up for a hole.
+const countedBy = 2
+
 // hashWindows says for each month that has commits what its completeness rests
-// on: the windows in it and the state.
+// on: the windows in it, the state, and countedBy.
 func hashWindows(windows []store.DueWindow, states map[time.Time]store.MonthState) map[time.Time]store.MonthState {
 	out := make(map[time.Time]store.MonthState, len(states))
 	for month, m := range states {
 		end := month.AddDate(0, 1, 0)
 		hash := fnv.New64a()
+		fmt.Fprintln(hash, countedBy)
 		for _, w := range windows {
 			first, until := later(w.First, month), earlier(w.Until, end)
 			if first.Before(until) {

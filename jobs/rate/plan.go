@@ -30,6 +30,7 @@ type Plan struct {
 	chunks    []chunk
 	terms     terms
 	expired   error
+	gone      []store.DueWindow  // taken out of the windows, for their tier does not hold them for sure
 	complete  []store.MonthState // months in which nothing is due
 	read      []store.UsageMonth // months whose usage was read
 	overtakes bool               // rates what others rated first by other usage
@@ -102,7 +103,7 @@ func (j *Job) Plan(ctx context.Context) (*Plan, error) {
 	p := Plan{terms: x.terms, closed: x.closed, read: x.read}
 	p.windows, p.Waiting = windows(x.usages, x.commits, x.scopes, x.marks, j.Options)
 	p.windows = outside(p.windows, p.closed)
-	p.windows, p.Waiting = withPlan(p.windows, p.Waiting, p.terms.plans)
+	p.windows, p.Waiting = withPlan(p.windows, p.Waiting, p.terms.plans, j.Options.Period)
 	p.windows = j.Options.Shard.windows(p.windows)
 	// Months in which nothing was due and nothing has changed need no look.
 	states, err := j.Store.MonthStates(ctx)
@@ -133,7 +134,11 @@ func (j *Job) Plan(ctx context.Context) (*Plan, error) {
 }
 
 // due counts the due periods of the plan's windows and cuts them into passes.
+// The plan may be a copy of another with other windows: nothing that was found
+// for those stays.
 func (j *Job) due(ctx context.Context, p *Plan, skip []time.Time) error {
+	p.Periods, p.Expired, p.Rows, p.Scopes, p.Passes = 0, 0, 0, 0, 0
+	p.From, p.To, p.expired, p.gone, p.Days, p.chunks = nil, nil, nil, nil, nil, nil
 	if err := j.cutExpired(ctx, p, skip); err != nil {
 		return err
 	}
@@ -175,7 +180,7 @@ func (j *Job) due(ctx context.Context, p *Plan, skip []time.Time) error {
 			}
 		}
 	}
-	p.chunks = chunks(p.Days, rows, p.terms.edges(from, to), limit)
+	p.chunks = chunks(p.Days, rows, p.terms.edges(from, to, j.Options.Period), limit)
 	p.Passes = len(p.chunks)
 	return nil
 }
@@ -200,7 +205,7 @@ func (j *Job) cutExpired(ctx context.Context, p *Plan, skip []time.Time) error {
 			kept = append(kept, w)
 		}
 	}
-	p.windows = kept
+	p.windows, p.gone = kept, gone
 	days, err := j.Store.DueDays(ctx, gone, j.Options.Period, skip)
 	if err != nil {
 		return err
@@ -231,7 +236,7 @@ func (j *Job) CheckPeriodLength(ctx context.Context) error {
 // checkPeriodLength refuses to rate time in periods of one length that is
 // rated in periods of another: it would be billed twice.
 func (j *Job) checkPeriodLength(ctx context.Context, since time.Time) error {
-	scope, p, err := j.Store.OtherPeriod(ctx, j.Options.Period, since)
+	scope, p, err := j.Store.OtherPeriod(ctx, j.Options.Period, since, store.OpenEnd)
 	if err != nil || scope == "" {
 		return err
 	}

@@ -18,14 +18,14 @@ type terms struct {
 	sets    map[string]*metric.Set // by digest
 }
 
-// withPlan cuts the windows to the time in which a rate plan is in force;
+// withPlan cuts the windows to the periods for which a rate plan is in force;
 // without one a period waits and says so, and is never rated as free.
-func withPlan(windows []store.DueWindow, waiting []Waiting, plans []store.Version) ([]store.DueWindow, []Waiting) {
+func withPlan(windows []store.DueWindow, waiting []Waiting, plans []store.Version, period time.Duration) ([]store.DueWindow, []Waiting) {
 	var out []store.DueWindow
 	lacking := 0
 	for _, w := range windows {
 		lacks := false
-		for _, span := range store.InForce(plans, w.First, w.Until) {
+		for _, span := range store.PeriodSpans(plans, w.First, w.Until, period) {
 			if span.Version == nil {
 				lacks = true
 				continue
@@ -102,10 +102,11 @@ func (j *Job) checkMetrics(ctx context.Context, t terms) error {
 	return errors.Join(errs...)
 }
 
-// edges are the instants in (from, to) at which another metric set takes over.
-func (t terms) edges(from, to time.Time) []time.Time {
+// edges are the begins of periods in (from, to) at which another metric set takes
+// over.
+func (t terms) edges(from, to time.Time, period time.Duration) []time.Time {
 	var out []time.Time
-	for _, span := range store.InForce(t.metrics, from, to)[1:] {
+	for _, span := range store.PeriodSpans(t.metrics, from, to, period)[1:] {
 		out = append(out, span.Begin)
 	}
 	return out

@@ -124,7 +124,7 @@ func TestWindowsWaitForTheRegionsOfAScope(t *testing.T) {
 func TestPeriodsWithoutAPlanWait(t *testing.T) {
 	window := []store.DueWindow{{Scope: "a", First: at("2026-11-01T00:00:00Z"), Until: at("2026-11-29T00:00:00Z")}}
 	plans := []store.Version{{Version: 1, ValidFrom: at("2026-11-10T00:00:00Z"), ValidTo: store.OpenEnd}, {Version: 2, ValidFrom: at("2026-11-20T00:00:00Z"), ValidTo: store.OpenEnd}}
-	got, waiting := withPlan(window, nil, plans)
+	got, waiting := withPlan(window, nil, plans, time.Hour)
 	want := []store.DueWindow{{Scope: "a", First: at("2026-11-10T00:00:00Z"), Until: at("2026-11-29T00:00:00Z")}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("windows (-want +got):\n%s", diff)

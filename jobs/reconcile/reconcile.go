@@ -188,7 +188,7 @@ type segment struct {
 	set      *metric.Set
 }
 
-// segments cuts the window where the metrics in force change.
+// segments cuts the window where the metrics that periods are rated by change.
 func (j *Job) segments(ctx context.Context, w store.ExportWindow) ([]segment, error) {
 	versions, err := j.Store.Versions(ctx, store.MetricVersions)
 	if err != nil {
@@ -198,7 +198,7 @@ func (j *Job) segments(ctx context.Context, w store.ExportWindow) ([]segment, er
 		versions = []store.Version{{Body: string(metric.Default()), ValidTo: store.OpenEnd}}
 	}
 	var out []segment
-	for _, span := range store.InForce(versions, w.From, w.To) {
+	for _, span := range store.PeriodSpans(versions, w.From, w.To, j.Period) {
 		if span.Version == nil {
 			continue
 		}

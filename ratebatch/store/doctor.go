@@ -67,6 +67,26 @@ func (s *Store) OpenRuns(ctx context.Context, after, before time.Time) ([]OpenRu
 	})
 }
 
+// OffGrid are a scope's commits whose begins are not on the grid of their
+// length.
+type OffGrid struct {
+	Scope       string
+	Periods     uint64
+	First, Last time.Time // begins of the first and the last period that one of them lies in
+}
+
+// OffGridCommits lists the scopes with commits that count and are off the grid
+// of their length, as long as the periods that they lie in were not rated after
+// them; at most 1000.
+func (s *Store) OffGridCommits(ctx context.Context) ([]OffGrid, error) {
+	return Collect(ctx, s, "doctor_off_grid", nil, func(rows driver.Rows) (OffGrid, error) {
+		var o OffGrid
+		err := rows.Scan(&o.Scope, &o.Periods, &o.First, &o.Last)
+		o.First, o.Last = o.First.UTC(), o.Last.UTC()
+		return o, err
+	})
+}
+
 // CrowdedPartition has more parts than merges should leave.
 type CrowdedPartition struct {
 	Table, Partition string

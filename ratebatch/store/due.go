@@ -259,10 +259,12 @@ func (s *Store) NoteCompleteMonth(ctx context.Context, m MonthState) error {
 	return s.Exec(ctx, "insert_complete_month", Params{"month": m.Month.Format(time.DateOnly), "windows": m.Windows, "commits": m.Commits, "latest": m.Latest, "voids": m.Voids})
 }
 
-// OtherPeriod is one period that counts and whose length is not the given one;
-// its scope is empty when there is none.
-func (s *Store) OtherPeriod(ctx context.Context, length time.Duration, from time.Time) (scope string, p ratebatch.Period, err error) {
-	list, err := Collect(ctx, s, "other_period_lengths", Params{"period": int64(length / time.Second), "from": from}, func(rows driver.Rows) (ratebatch.Period, error) {
+// OtherPeriod is one period that counts, shares time with [from, to) and whose
+// length is not the given one; its scope is empty when there is none. It looks at
+// the scopes named, or at all.
+func (s *Store) OtherPeriod(ctx context.Context, length time.Duration, from, to time.Time, scopes ...string) (scope string, p ratebatch.Period, err error) {
+	params := Params{"period": int64(length / time.Second), "from": from, "to": to, "scopes": append([]string{}, scopes...)}
+	list, err := Collect(ctx, s, "other_period_lengths", params, func(rows driver.Rows) (ratebatch.Period, error) {
 		var found ratebatch.Period
 		err := rows.Scan(&scope, &found.Begin, &found.End)
 		return found, err

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 // Version is one applied rate plan or metric set: immutable, and in force for
@@ -105,6 +107,24 @@ func InForce(versions []Version, begin, end time.Time) []Span {
 		at = until
 	}
 	return spans
+}
+
+// PeriodSpans cuts [begin, end) into the stretches whose periods are rated by one
+// version each, or by none. A period is rated by what is in force at its begin:
+// a change inside a period counts from the next one on.
+func PeriodSpans(versions []Version, begin, end time.Time, period time.Duration) []Span {
+	var out []Span
+	for _, s := range InForce(versions, begin, end) {
+		s.Begin, s.End = ratebatch.BeginFrom(s.Begin, period), ratebatch.BeginFrom(s.End, period)
+		switch n := len(out); {
+		case !s.Begin.Before(s.End): // no period begins in it
+		case n > 0 && out[n-1].Version == s.Version:
+			out[n-1].End = s.End
+		default:
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // versionAt finds the version in force at a moment and the next moment, at

@@ -167,6 +167,9 @@ func (p *program) examineBilling(ctx context.Context, s *store.Store, o *doctorO
 	}
 	out = append(out, found("retention", err, func() []finding { return judgeRetention(x.Note, x.Oldest, x.Expired, oldest, keep) })...)
 
+	off, err := s.OffGridCommits(ctx)
+	out = append(out, found("commits", err, func() []finding { return judgeCommits(off, options.Period) })...)
+
 	now = p.now()
 	leases, err := s.SilentLeases(ctx, 2*time.Minute)
 	out = append(out, found("leases", err, func() []finding { return judgeLeases(leases) })...)

@@ -165,6 +165,28 @@ func judgeRetention(note string, oldestDue *time.Time, expired uint64, oldest ti
 	return out
 }
 
+// maxOffGrid bounds how many scopes are named.
+const maxOffGrid = 10
+
+// judgeCommits names commits that begin within a period, as an earlier build
+// made them where a metric set or plan took over within one.
+func judgeCommits(off []store.OffGrid, period time.Duration) []finding {
+	var out []finding
+	for i, o := range off {
+		first, end := o.First.Format(time.RFC3339), o.Last.Add(period).Format(time.RFC3339)
+		if i == maxOffGrid {
+			return append(out, finding{"commits", levelWarning, fmt.Sprintf("%d more scopes have commits that begin within a period", len(off)-i), "as above, with --all instead of --scope"})
+		}
+		out = append(out, finding{"commits", levelWarning,
+			fmt.Sprintf("scope %s: %d commits begin within a period (from %s to %s): they bill nothing, but the period that each lies in may be rated by a part of its usage, or not at all", o.Scope, o.Periods, first, end),
+			fmt.Sprintf("'ratebatch reprocess add --scope %s --from %s --to %s --reason …', then 'ratebatch reprocess run'; where no plan is in force, 'ratebatch reset --scope %[1]s --to %[2]s --reason …'", o.Scope, first, end)})
+	}
+	if out == nil {
+		return one("commits", levelOK, "every one begins where a period does", "")
+	}
+	return out
+}
+
 func judgeLeases(leases []store.SilentLease) []finding {
 	var out []finding
 	for _, l := range leases {

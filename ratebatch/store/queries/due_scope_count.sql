@@ -13,6 +13,7 @@ SELECT countIf(n.expected > n.rated) AS scopes FROM (
             WHERE p.begin >= {from:DateTime('UTC')} AND p.begin < {to:DateTime('UTC')} AND p.run_id NOT IN (SELECT run_id FROM void_attempts)
             GROUP BY p.scope, p.begin) AS s
         INNER JOIN (SELECT scope, first, until, again FROM (/* SCOPES */)) AS w ON s.scope = w.scope
-        WHERE s.begin >= w.first AND s.begin < w.until AND s.kind = 'rated' AND s.committed >= w.again
+        WHERE s.begin >= w.first AND s.begin < w.until AND (toUnixTimestamp(s.begin) - toUnixTimestamp(w.first)) % {period:UInt32} = 0
+          AND s.kind = 'rated' AND s.committed >= w.again
         GROUP BY s.scope) AS m
     GROUP BY m.scope) AS n
