@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -76,11 +77,23 @@ func (j *Job) settleCarries(ctx context.Context, plan *Plan, result *Result, sco
 	if err != nil || len(tiered) == 0 {
 		return err
 	}
+	expired := map[store.DueWindow]bool{} // periods whose tier does not hold them for sure
+	var gone []error                      // what to do about them
 	for range maxCarryRounds {
 		changed, look, err := j.changedCarries(ctx, tiered)
 		if err != nil {
 			return err
 		}
+		changed, odd := apart(changed, func(w store.DueWindow) bool {
+			return ratebatch.PeriodAt(w.First, j.Options.Period) != ratebatch.Period{Begin: w.First, End: w.Until}
+		})
+		if len(odd) > 0 {
+			// To rate them in today's periods would bill the same time twice.
+			j.Log.WarnContext(ctx, "carry-in changed in periods of another length", "periods", len(odd), jobs.KeyScope, odd[0].Scope, "first", odd[0].First)
+		}
+		changed, lost := apart(changed, func(w store.DueWindow) bool {
+			return result.lost[store.ScopePeriod{Scope: w.Scope, Begin: w.First, End: w.Until}]
+		})
 		if !plan.asked {
 			closed, err := j.closedMonths(ctx)
 			if err != nil {
@@ -89,24 +102,27 @@ func (j *Job) settleCarries(ctx context.Context, plan *Plan, result *Result, sco
 			open := outside(changed, closed)
 			if held := len(changed) - len(open); held > 0 {
 				// Nobody asked for a correction of a closed month.
-				j.Log.WarnContext(ctx, "carry-in changed in a closed month", "windows", held, "hint", "correct it with 'ratebatch reprocess'")
+				j.Log.WarnContext(ctx, "carry-in changed in a closed month", "periods", held, "hint", "correct it with 'ratebatch reprocess'")
 			}
 			changed = open
 		}
-		// A scope that cannot be rated in this run is settled by the run that can.
-		mine := slices.DeleteFunc(j.Options.Shard.windows(slices.Clone(changed)), func(w store.DueWindow) bool { return result.failing[w.Scope] != nil })
+		// A scope that cannot be rated in this run is settled by the run that can, and
+		// so is a period whose usage is not there for sure.
+		mine, _ := apart(j.Options.Shard.windows(slices.Clone(changed)), func(w store.DueWindow) bool { return result.hasFailed(w.Scope) || expired[w] })
 		if len(mine) == 0 {
+			result.carries = append(carriesLost(lost), gone...)
 			// The look is noted only when nothing is left to do: a run that dies before
-			// is made up for by the next, and other shards find what is theirs.
+			// is made up for by the next, and other shards find what is theirs. What lost
+			// its usage is left as it is: a run can do nothing about it.
 			if len(changed) > 0 {
 				return nil
 			}
 			return j.Store.NoteCarryLook(ctx, look.now, look.scopes, look.changed)
 		}
 		next := *plan
-		next.Periods, next.Rows, next.chunks, next.complete, next.expired = 0, 0, nil, nil, nil
+		next.complete = nil
 		next.reason = "what was used before it in the month changed"
-		for part := range slices.Chunk(mine, maxLateWindows) {
+		for part := range slices.Chunk(merge(mine), maxLateWindows) {
 			next.windows = nil
 			for _, w := range part {
 				w.Again = look.now
@@ -117,16 +133,51 @@ func (j *Job) settleCarries(ctx context.Context, plan *Plan, result *Result, sco
 				return err
 			}
 			if again.expired != nil {
-				return again.expired
+				gone = append(gone, again.expired)
+				of := map[string][]store.DueWindow{}
+				for _, g := range again.gone {
+					of[g.Scope] = append(of[g.Scope], g)
+				}
+				for _, w := range mine {
+					if slices.ContainsFunc(of[w.Scope], func(g store.DueWindow) bool { return !w.First.Before(g.First) && w.First.Before(g.Until) }) {
+						expired[w] = true
+					}
+				}
 			}
+			before := result.Periods
 			if err := j.passes(ctx, &again, result, scopes); err != nil {
 				return err
 			}
-			result.Carried += again.Periods
+			result.Carried += result.Periods - before
 			plan.chunks = append(plan.chunks, again.chunks...) // for what is noted about months
 		}
 	}
-	return &ratebatch.TryAgainError{Err: errors.New("carry-ins of tiered prices keep changing"), Hint: "another job commits in the same months; run it again afterwards"}
+	result.carries = append(gone, &ratebatch.TryAgainError{Err: errors.New("carry-ins of tiered prices keep changing"), Hint: "another job commits in the same months; run it again afterwards"})
+	return nil
+}
+
+// apart takes out of the windows those that a condition holds for.
+func apart(windows []store.DueWindow, is func(store.DueWindow) bool) (others, those []store.DueWindow) {
+	for _, w := range windows {
+		if is(w) {
+			those = append(those, w)
+		} else {
+			others = append(others, w)
+		}
+	}
+	return others, those
+}
+
+// carriesLost is the error of periods whose lines have to change and that have
+// fewer usage rows than were committed.
+func carriesLost(lost []store.DueWindow) []error {
+	if len(lost) == 0 {
+		return nil
+	}
+	first := lost[0]
+	return []error{&ratebatch.HaltError{Scope: first.Scope, Period: ratebatch.Period{Begin: first.First, End: first.Until},
+		Err:  fmt.Errorf("what was used before it in the month changed, but it has fewer usage rows than were committed (%d such periods): it keeps its lines", len(lost)),
+		Hint: "'ratebatch status --late' lists them; restore their usage and rate them again with 'ratebatch reprocess', or forget what was rated with 'ratebatch reset'"}}
 }
 
 // carryLook is one look at what changed.
@@ -136,7 +187,8 @@ type carryLook struct {
 }
 
 // changedCarries looks at the months of scopes in which something was committed
-// since the last look and lists the periods whose lines have to change.
+// since the last look and lists the periods whose lines have to change, one window
+// each.
 func (j *Job) changedCarries(ctx context.Context, tiered tieredPlans) ([]store.DueWindow, carryLook, error) {
 	var look carryLook
 	since, now, err := j.Store.CarrySince(ctx)
@@ -156,8 +208,7 @@ func (j *Job) changedCarries(ctx context.Context, tiered tieredPlans) ([]store.D
 	if len(c.changed) > 0 {
 		j.Log.InfoContext(ctx, "carry-in changed", "periods", len(c.changed), "first", c.changed[0].First, jobs.KeyScope, c.changed[0].Scope)
 	}
-	look = carryLook{now, c.scopes, uint64(len(c.changed))}
-	return merge(c.changed), look, nil
+	return c.changed, carryLook{now, c.scopes, uint64(len(c.changed))}, nil
 }
 
 // carryCheck adds up a month of a scope, commit by commit.

@@ -34,6 +34,11 @@ func (r *Result) hopeless() bool {
 	return fresh >= maxFailing && r.Periods == 0 || len(r.failing) >= maxLeftOut
 }
 
+// hasFailed says whether a scope was left out in this run.
+func (r *Result) hasFailed(scope string) bool {
+	return r.failing[scope] != nil || slices.ContainsFunc(r.Failed, func(f store.ScopeFailure) bool { return f.Scope == scope })
+}
+
 func (r *Result) failedBefore(scope string) bool {
 	return slices.ContainsFunc(r.before, func(f store.ScopeFailure) bool { return f.Scope == scope })
 }

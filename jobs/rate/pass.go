@@ -33,7 +33,7 @@ type pass struct {
 	begun     []store.Pass // attempts whose answer was lost while they committed
 	committed []store.Committed
 	overtaken []store.Overtaken
-	lost      uint64
+	lost      []store.ScopePeriod // of all attempts; some are repeated
 	failed    []store.ScopeFailure
 	rules     []ruleReport
 }
@@ -210,8 +210,12 @@ func (a *attempt) run(ctx context.Context) error {
 		if err := s.NoteLost(ctx, a.ids); err != nil {
 			return err
 		}
+		lost, err := s.LostPeriods(ctx, a.ids)
+		if err != nil {
+			return err
+		}
+		a.pass.lost = append(a.pass.lost, lost...)
 	}
-	a.pass.lost = max(a.pass.lost, summary.Lost) // a later attempt sees a part of them
 	if summary.Periods == 0 {
 		return nil // another run was faster
 	}

@@ -103,8 +103,10 @@ type Result struct {
 	Seconds  float64                    `json:"seconds"`
 	Ended    bool                       `json:"-"` // every pass came to its end
 
-	failing map[string]error     // scopes that fail by what their rows hold
-	before  []store.ScopeFailure // failures of the runs before
+	failing map[string]error           // scopes that fail by what their rows hold
+	before  []store.ScopeFailure       // failures of the runs before
+	lost    map[store.ScopePeriod]bool // Lost, one by one
+	carries []error                    // what keeps carry-ins from being settled
 }
 
 // Run rates what the plan names, pass by pass, under the run's id. It returns
@@ -146,6 +148,7 @@ func (j *Job) Run(ctx context.Context, plan *Plan, run *jobs.Run) (Result, error
 	}
 	errs := []error{plan.expired}
 	errs = append(errs, result.failures())
+	errs = append(errs, result.carries...)
 	if result.Lost > 0 {
 		j.Log.ErrorContext(ctx, "usage lost", jobs.KeyRunID, run.ID, "periods", result.Lost, "hint", "see 'ratebatch status --late'")
 	}
@@ -220,7 +223,13 @@ func (j *Job) passes(ctx context.Context, plan *Plan, result *Result, scopes map
 
 func (r *Result) add(p *pass, scopes map[string]bool) {
 	r.Passes++
-	r.Lost += p.lost
+	for _, x := range p.lost {
+		if r.lost == nil {
+			r.lost = map[store.ScopePeriod]bool{}
+		}
+		r.lost[x] = true
+	}
+	r.Lost = uint64(len(r.lost))
 	r.Failed = append(r.Failed, p.failed...)
 	for _, x := range p.rules {
 		r.Rules.add(x)

@@ -176,6 +176,23 @@ func (s *Store) Overtaken(ctx context.Context, p Pass, t CommitTerms) ([]Overtak
 	})
 }
 
+// ScopePeriod is a period of a scope.
+type ScopePeriod struct {
+	Scope      string
+	Begin, End time.Time
+}
+
+// LostPeriods lists the periods of an attempt that have fewer usage rows than were
+// committed.
+func (s *Store) LostPeriods(ctx context.Context, p Pass) ([]ScopePeriod, error) {
+	return Collect(ctx, s, "lost_periods", Params{"run_id": p.ID}, func(rows driver.Rows) (ScopePeriod, error) {
+		var x ScopePeriod
+		err := rows.Scan(&x.Scope, &x.Begin, &x.End)
+		x.Begin, x.End = x.Begin.UTC(), x.End.UTC()
+		return x, err
+	})
+}
+
 // IsVoid says whether someone has voided the attempt.
 func (s *Store) IsVoid(ctx context.Context, id uuid.UUID) (bool, error) {
 	var void bool
