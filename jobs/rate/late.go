@@ -318,7 +318,7 @@ func (j *Job) pricing(ctx context.Context, plan *Plan, c chunk, why string) (*at
 		return nil, err
 	}
 	a := &attempt{pass: &pass{job: j, plan: plan, chunk: c}, ids: store.Pass{ID: id, From: c.from, To: c.to, Period: j.Options.Period}}
-	return a, j.Store.VoidAttempt(ctx, id, why)
+	return a, j.Store.PriceOnly(ctx, id, why)
 }
 
 // priceLate fills in what the periods found would cost now: by the plan that

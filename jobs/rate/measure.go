@@ -41,7 +41,7 @@ func (j *Job) Measure(ctx context.Context, runs int, withPlain bool) (Measuremen
 		return out, err
 	}
 	a := &attempt{pass: &pass{job: j, plan: plan, chunk: c}, ids: store.Pass{ID: id, From: c.from, To: c.to, Period: j.Options.Period}}
-	if err := j.Store.VoidAttempt(ctx, id, "measured only"); err != nil {
+	if err := j.Store.PriceOnly(ctx, id, "measured only"); err != nil {
 		return out, err
 	}
 	set := plan.terms.sets[store.InForce(plan.terms.metrics, c.from, c.to)[0].Version.Digest]

@@ -93,7 +93,7 @@ func (s *Store) LateDays(ctx context.Context, l LateLook) ([]DueDay, error) {
 func (s *Store) InsertLatePeriods(ctx context.Context, p Pass, l LateLook, metricsDigest, usage, queryID string) error {
 	scopes := "SELECT scope, begin AS first, begin + {period:UInt32} AS until, committed + 1 AS again FROM (" + l.candidates() + ")"
 	text := strings.ReplaceAll(strings.ReplaceAll(SQL("insert_pass_periods"), "/* SCOPES */", scopes), "/* USAGE */", usage)
-	if err := s.conn.Exec(p.bind(ctx, queryID, Params{"closed": []string{}, "metrics_digest": metricsDigest, "since": l.Since}), text); err != nil {
+	if err := s.conn.Exec(p.bind(ctx, queryID, Params{"closed": []string{}, "metrics_digest": metricsDigest, "since": l.Since, "days": dates(l.days)}), text); err != nil {
 		return fmt.Errorf("insert_pass_periods of a look: %w", describe(err))
 	}
 	return nil

@@ -202,5 +202,11 @@ func (s *Store) IsVoid(ctx context.Context, id uuid.UUID) (bool, error) {
 
 // VoidAttempt says that an attempt's lines and commits count for nothing.
 func (s *Store) VoidAttempt(ctx context.Context, id uuid.UUID, reason string) error {
-	return s.Exec(ctx, "void_attempt", Params{"run_id": id, "reason": reason})
+	return s.Exec(ctx, "void_attempt", Params{"run_id": id, "reason": reason, "priced": false})
+}
+
+// PriceOnly voids an attempt that has written nothing yet: what it writes only
+// says what something would cost, and it never has commits.
+func (s *Store) PriceOnly(ctx context.Context, id uuid.UUID, reason string) error {
+	return s.Exec(ctx, "void_attempt", Params{"run_id": id, "reason": reason, "priced": true})
 }

@@ -108,3 +108,26 @@ func TestACancelledScheduleIsNotRun(t *testing.T) {
 		t.Errorf("run: %s; states: %v; want only one of them run, the other cancelled", ran, states)
 	}
 }
+
+// A look for late usage prices by an attempt that is void from its begin: hints of
+// months stay, or every read and every run would look at all of history again.
+func TestALookTakesNoHintBack(t *testing.T) {
+	b := newBilled(t)
+	b.sql("TRUNCATE TABLE instance_metrics_hourly")
+	b.usage("alpha", "2026-11-30 20:00:00", 4, "3600", time.Now().UTC().Format(time.DateTime))
+	b.rate()
+	for range 2 {
+		voids := b.text("SELECT toString(count()) FROM void_attempts")
+		b.rate()
+		if b.text("SELECT toString(count()) FROM void_attempts") == voids {
+			t.Fatal("the look priced nothing")
+		}
+		if got := b.text("SELECT toString(groupArray(month)) FROM plain_now"); got != "[202611]" {
+			t.Errorf("plain months after a look: %s, want November", got)
+		}
+	}
+	b.sql("INSERT INTO void_attempts (run_id, reason) SELECT any(run_id), 'test' FROM period_commits")
+	if got := b.text("SELECT toString(groupArray(month)) FROM plain_now"); got != "[]" {
+		t.Errorf("plain months after an attempt with commits was voided: %s, want none", got)
+	}
+}

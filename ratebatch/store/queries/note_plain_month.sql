@@ -6,7 +6,7 @@
 --          lines: an attempt is committed only after its lines were counted. A closed month is noted before it is closed, for
 --          what is rated in it afterwards counts as a correction only.
 INSERT INTO plain_months (month, commits, lines, latest, voids, checked_at)
-SELECT {month:UInt32}, sum(d.commits), sum(d.lines), max(d.latest), (SELECT uniqExact(v.run_id) FROM void_attempts AS v), {since:DateTime64(6, 'UTC')}
+SELECT {month:UInt32}, sum(d.commits), sum(d.lines), max(d.latest), (SELECT uniqExactIf(v.run_id, NOT v.priced) FROM void_attempts AS v), {since:DateTime64(6, 'UTC')}
 FROM (
     SELECT u.scope AS scope, u.day AS day, sum(u.commits) AS commits, sum(u.periods) AS periods, sum(u.said) AS said, sum(u.lines) AS lines, sum(u.void) AS void, max(u.latest) AS latest
     FROM (
