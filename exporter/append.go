@@ -39,9 +39,9 @@ type difference struct {
 	own    bool // the exported month
 }
 
-// appendTo makes the next append delivery at a place whose manifest is current,
-// or the first one if that is nil.
-func (e *export) appendTo(ctx context.Context, current *Manifest) (Result, error) {
+// appendTo makes the next append delivery at a place whose manifest is current
+// and has this text, or the first one if that is nil.
+func (e *export) appendTo(ctx context.Context, current *Manifest, text []byte) (Result, error) {
 	var before Increment
 	if current != nil {
 		if err := e.sameForm(ctx, current); err != nil {
@@ -70,12 +70,7 @@ func (e *export) appendTo(ctx context.Context, current *Manifest) (Result, error
 		return Result{}, err
 	}
 	if current != nil && state.Now.Digest == before.CommitDigest && state.Now.Commits == before.Commits && e.window.Closed == before.Close && len(differences) == 0 {
-		if err := e.check(ctx); err != nil {
-			return Result{}, err
-		}
-		result := e.result(current)
-		result.Unchanged = true
-		return result, e.sweep(ctx, current)
+		return e.unchanged(ctx, current, text)
 	}
 	next := Increment{Sequence: before.Sequence + 1, Delivery: e.appendName(before), AsOf: e.window.AsOf, Close: e.window.Closed,
 		Commits: state.Now.Commits, CommitDigest: state.Now.Digest, NewPeriods: state.New.Commits, Adjusted: state.Changed}

@@ -18,7 +18,7 @@ import (
 // A closed month's files never change. What is rated differently afterwards is
 // billed as corrections in the earliest month that is still open: the
 // difference between the lines that count now and those that were billed.
-// Billed is what the close froze and, once another month that took corrections
+// Billed is what the close froze and, once the month that took the corrections
 // was closed too, what counted at that moment. No record of corrections is
 // kept: every close's moment is, and commits are never edited, so what was
 // billed can be worked out again at any time.
@@ -31,12 +31,20 @@ type correction struct {
 
 // closes finds out whether the month is closed and which corrections it takes.
 func (e *export) closes(ctx context.Context) error {
+	changes, err := e.Store.MonthCloses(ctx)
+	if err != nil {
+		return err
+	}
+	e.history = changes
+	if err := e.sound(); err != nil {
+		return err
+	}
 	own, windows, err := e.correctionWindows(ctx, e.window.AsOf)
 	if err != nil {
 		return err
 	}
 	if own != nil {
-		e.closed, e.window.Closed, e.window.Month = true, own.Number, own.Month
+		e.closed, e.window.Closed = true, own.Number
 	}
 	for _, w := range windows {
 		totals, err := e.Store.ExportCorrectionTotals(ctx, w)
@@ -54,45 +62,43 @@ func (e *export) closes(ctx context.Context) error {
 // (nil: it is open) and which closed months it takes corrections of. A closed
 // month takes those that there were when it was closed.
 func (e *export) correctionWindows(ctx context.Context, asOf time.Time) (own *store.MonthClose, windows []store.CorrectionWindow, err error) {
-	closes, err := e.Store.ExportCloses(ctx, asOf)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, c := range closes {
+	closed := e.history.closed(asOf)
+	for _, c := range closed {
 		if c.Month.Equal(e.Month) {
 			own, asOf = &c, c.At
 		}
 	}
 	if own != nil {
-		if closes, err = e.Store.ExportCloses(ctx, asOf); err != nil {
+		closed = e.history.closed(asOf)
+	}
+	for i, c := range closed {
+		if !c.Month.Before(e.Month) {
+			break
+		}
+		takes, err := e.takes(ctx, c.Month, e.Month, asOf)
+		if err != nil {
 			return nil, nil, err
 		}
-	}
-	for i, c := range closes {
-		if !c.Month.Before(e.Month) || e.takesOther(closes, c) {
+		if !takes {
 			continue
 		}
-		w := store.CorrectionWindow{ExportWindow: store.ExportWindow{From: e.Calendar.Named(c.Month).From, To: e.Calendar.Named(c.Month).To, AsOf: asOf, Month: c.Month, Closed: c.Number}, BaseAsOf: c.At}
-		for _, later := range closes[i+1:] { // in the order of months
-			if !later.Month.Equal(e.Month) && later.At.After(w.BaseAsOf) {
-				w.BaseAsOf, w.Closed = later.At, 0
+		month := e.Calendar.Named(c.Month)
+		w := store.CorrectionWindow{ExportWindow: store.ExportWindow{From: month.From, To: month.To, AsOf: asOf, Month: c.Month, Closed: c.Number}, BaseAsOf: c.At}
+		for _, o := range closed[i+1:] { // in the order of months
+			if o.Month.Equal(e.Month) || !o.At.After(w.BaseAsOf) {
+				continue
+			}
+			took, err := e.takes(ctx, c.Month, o.Month, o.At)
+			if err != nil {
+				return nil, nil, err
+			}
+			if took {
+				w.BaseAsOf, w.Closed = o.At, 0
 			}
 		}
 		windows = append(windows, w)
 	}
 	return own, windows, nil
-}
-
-// takesOther says whether a month before this one takes the corrections of a
-// closed month: the earliest open month after it does. Months without any
-// commit take none, or a cloud that was closed for a month would lose them.
-func (e *export) takesOther(closes []store.MonthClose, c store.MonthClose) bool {
-	for month := c.Month.AddDate(0, 1, 0); month.Before(e.Month); month = month.AddDate(0, 1, 0) {
-		if !slices.ContainsFunc(closes, func(o store.MonthClose) bool { return o.Month.Equal(month) }) {
-			return true
-		}
-	}
-	return false
 }
 
 // correctionParts are the ranges of scopes that are written on their own.

@@ -84,6 +84,11 @@ func (e *export) publish(ctx context.Context, m *Manifest) error {
 	if _, err := e.writeText(ctx, ManifestName, nil, text); err != nil {
 		return err
 	}
+	return e.record(ctx, m, text)
+}
+
+// record notes a delivery, whose manifest has this text, in ClickHouse.
+func (e *export) record(ctx context.Context, m *Manifest, text []byte) error {
 	sum := sha256.Sum256(text)
 	files, rows, totals := m.Files, m.Rows, exactTotals(m.Totals)
 	if next, added := m.increment(); next != nil { // the table has one row per delivery
@@ -92,6 +97,31 @@ func (e *export) publish(ctx context.Context, m *Manifest) error {
 	return e.Store.RecordExport(ctx, store.Export{Delivery: m.Delivery, Dataset: m.Dataset, Mechanism: string(m.Mechanism), Location: e.Bucket.Location(), Month: e.Month,
 		Begin: m.State.Begin, End: m.State.End, Commits: m.State.Commits, CommitDigest: m.State.CommitDigest, Files: uint32(len(files)), Rows: rows,
 		Totals: totals, ManifestSHA256: hex.EncodeToString(sum[:]), RunID: e.RunID})
+}
+
+// unchanged ends an export that finds its state delivered already: it looks at
+// the lines all the same, and notes the delivery if the run that published it
+// came no further, or retention and reconcile would take the month for not
+// exported for ever.
+func (e *export) unchanged(ctx context.Context, current *Manifest, text []byte) (Result, error) {
+	if err := e.check(ctx); err != nil {
+		return Result{}, err
+	}
+	result := e.result(current)
+	result.Unchanged = true
+	if e.DryRun {
+		return result, nil
+	}
+	recorded, err := e.Store.LastExport(ctx, e.Bucket.Location(), e.Dataset, e.Month)
+	if err != nil {
+		return Result{}, err
+	}
+	if sum := sha256.Sum256(text); recorded != hex.EncodeToString(sum[:]) {
+		if err := e.record(ctx, current, text); err != nil {
+			return Result{}, err
+		}
+	}
+	return result, e.sweep(ctx, current)
 }
 
 // abandoned is the age from which an unfinished object has no writer any more.

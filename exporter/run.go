@@ -235,6 +235,8 @@ type export struct {
 
 	base *Manifest // of the append delivery before
 
+	history       history
+	passed        map[monthMoment]bool // by passedOver
 	corrections   []correction
 	statementSums map[string]map[statementKey]*sums // of corrections, by scope
 	rows          atomic.Uint64
@@ -245,7 +247,7 @@ func (e *export) run(ctx context.Context) (Result, error) {
 	if err := e.plan(ctx); err != nil {
 		return Result{}, err
 	}
-	current, _, err := ReadManifest(ctx, e.Bucket, e.folder)
+	current, text, err := ReadManifest(ctx, e.Bucket, e.folder)
 	if err != nil && !errors.Is(err, bucket.ErrNotExist) {
 		return Result{}, err
 	}
@@ -254,17 +256,22 @@ func (e *export) run(ctx context.Context) (Result, error) {
 			Hint: "go on with --delivery " + string(current.Mechanism) + ", or export to another place: a reader of one would count the other twice"}
 	}
 	if e.Mechanism == Append {
-		return e.appendTo(ctx, current)
+		return e.appendTo(ctx, current, text)
 	}
 	delivery := e.delivery()
-	if current != nil && e.closed && current.State.Close == e.window.Closed && current.Delivery != delivery {
-		// Other columns, another format or a newer program: not a reason to
-		// touch what was billed from.
-		if current.State.CommitDigest != e.set.Digest {
-			return Result{}, &ratebatch.HaltError{Err: fmt.Errorf("month %s is closed, and its delivery %s holds other commits than the close", current.Month, current.Delivery),
-				Hint: "nothing was changed; look with 'ratebatch reconcile --month " + current.Month + "'"}
+	if current != nil && e.closed && current.State.Close == e.window.Closed {
+		if err := e.sameCorrections(current); err != nil {
+			return Result{}, err
 		}
-		delivery = current.Delivery
+		if current.Delivery != delivery {
+			// Other columns, another format or a newer program: not a reason to
+			// touch what was billed from.
+			if current.State.CommitDigest != e.set.Digest {
+				return Result{}, &ratebatch.HaltError{Err: fmt.Errorf("month %s is closed, and its delivery %s holds other commits than the close", current.Month, current.Delivery),
+					Hint: "nothing was changed; look with 'ratebatch reconcile --month " + current.Month + "'"}
+			}
+			delivery = current.Delivery
+		}
 	}
 	if current != nil && current.Delivery == delivery {
 		whole, err := e.filesThere(ctx, current)
@@ -272,12 +279,7 @@ func (e *export) run(ctx context.Context) (Result, error) {
 			return Result{}, err
 		}
 		if whole {
-			if err := e.check(ctx); err != nil {
-				return Result{}, err
-			}
-			result := e.result(current)
-			result.Unchanged = true
-			return result, e.sweep(ctx, current)
+			return e.unchanged(ctx, current, text)
 		}
 		e.Log.Warn("files of the current delivery are missing or have another size, writing it again", "delivery", delivery)
 	}

@@ -19,6 +19,7 @@ func (e *export) plan(ctx context.Context) error {
 	if e.window, err = e.Store.ExportWindowNow(ctx, e.month().From, e.month().To); err != nil {
 		return err
 	}
+	e.window.Month = e.Month // also while it is open: an append delivery before may be of a close
 	if err := e.closes(ctx); err != nil {
 		return err
 	}

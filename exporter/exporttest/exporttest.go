@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
 
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -88,17 +89,28 @@ LEFT JOIN (SELECT begin, count() AS lines, sum(cityHash64(region, metric, resour
 	}
 }
 
-// Close freezes a month's current commits, as the job close does.
+// Close freezes a month's current commits, as the job close does, whether it is
+// the month's turn or not.
 func Close(tb testing.TB, s *store.Store, month string, number uint32) {
 	tb.Helper()
-	ctx := store.WithParams(tb.Context(), store.Params{"from": Hour(month, 0), "to": Hour(month, 0).AddDate(0, 1, 0), "month": Hour(month, 0).Format(time.DateOnly), "number": number})
-	for _, text := range []string{`
-INSERT INTO month_commits (month, closed, kind, scope, begin, key, lines, line_digest, total, currency)
-SELECT {month:Date}, {number:UInt32}, 'commit', scope, begin, key, lines, line_digest, total, currency
-FROM current_commits WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')}`, `
-INSERT INTO month_commits (month, closed, kind) VALUES ({month:Date}, {number:UInt32}, 'close')`} {
-		if err := s.Conn().Exec(ctx, text); err != nil {
-			tb.Fatal(err)
-		}
+	CloseMonth(tb, s, ratebatch.Calendar{}.Named(Hour(month, 0)), number)
+}
+
+// CloseMonth is Close for a month of any time zone.
+func CloseMonth(tb testing.TB, s *store.Store, month ratebatch.Month, number uint32) {
+	tb.Helper()
+	if err := s.FreezeMonth(tb.Context(), month, number, "", ""); err != nil {
+		tb.Fatal(err)
+	}
+	if err := s.PutMonthClose(tb.Context(), month, store.MonthChange{Closed: number, Kind: "close"}, nil); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Reopen makes a month open again, whatever was closed after it.
+func Reopen(tb testing.TB, s *store.Store, month ratebatch.Month, number uint32) {
+	tb.Helper()
+	if err := s.PutMonthClose(tb.Context(), month, store.MonthChange{Closed: number, Kind: "reopen"}, nil); err != nil {
+		tb.Fatal(err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 type ExportWindow struct {
 	From, To time.Time
 	AsOf     time.Time
-	Month    time.Time // whose close Closed is; any time while Closed is 0
+	Month    time.Time // whose closes Closed and ThenClosed are; any time while both are 0
 	Closed   uint32    // number of the close whose frozen commits are read; 0: the current ones
 
 	// An append delivery leaves out the periods that the one before holds: those
@@ -167,6 +167,14 @@ func (s *Store) RecordExport(ctx context.Context, e Export) error {
 	return describe(batch.Send())
 }
 
+// LastExport gives the checksum of the manifest of the newest delivery on
+// record of a month at a place, empty if there is none.
+func (s *Store) LastExport(ctx context.Context, location, dataset string, month time.Time) (string, error) {
+	var manifest string
+	err := s.Row(ctx, "last_export", Params{"location": location, "dataset": dataset, "month": month.UTC().Format(time.DateOnly)}, &manifest)
+	return manifest, err
+}
+
 // MonthClose is a closed month.
 type MonthClose struct {
 	Month  time.Time
@@ -202,13 +210,16 @@ type CorrectionTotal struct {
 	Scope, Currency string
 	Total           decimal.Decimal
 	Commits         uint64
+	Digest          string // of the lines on both sides, by ExportCorrectionTotals
 }
 
 // ExportCorrectionTotals lists the scopes whose commits differ from the billed ones.
 func (s *Store) ExportCorrectionTotals(ctx context.Context, w CorrectionWindow) ([]CorrectionTotal, error) {
 	return Collect(ctx, s, "export_correction_totals", w.params(), func(rows driver.Rows) (CorrectionTotal, error) {
 		var t CorrectionTotal
-		err := rows.Scan(&t.Scope, &t.Currency, &t.Total, &t.Commits)
+		var digest big.Int
+		err := rows.Scan(&t.Scope, &t.Currency, &t.Total, &t.Commits, &digest)
+		t.Digest = digestText(&digest)
 		return t, err
 	})
 }

@@ -39,6 +39,21 @@ func (s *Store) MonthCloses(ctx context.Context) ([]MonthChange, error) {
 	})
 }
 
+// AnyCommit says whether a period in [from, to) had a commit at a moment.
+func (s *Store) AnyCommit(ctx context.Context, from, to, asOf time.Time) (bool, error) {
+	var there bool
+	err := s.Row(ctx, "any_commit", Params{"from": from, "to": to, "as_of": asOf}, &there)
+	return there, err
+}
+
+// FirstCommit is where the first period begins that was ever committed, 1970
+// if there is none.
+func (s *Store) FirstCommit(ctx context.Context) (time.Time, error) {
+	var first time.Time
+	err := s.Row(ctx, "first_commit", nil, &first)
+	return first.UTC(), err
+}
+
 // MonthTotal is what commits of a month amount to in one currency. Two are the
 // same commits when they are equal.
 type MonthTotal struct {
