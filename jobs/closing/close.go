@@ -26,10 +26,11 @@ type Windows struct {
 
 // Job closes and reopens months.
 type Job struct {
-	Store  *store.Store
-	Log    *slog.Logger
-	Period time.Duration
-	Author string
+	Store    *store.Store
+	Log      *slog.Logger
+	Period   time.Duration
+	Calendar ratebatch.Calendar
+	Author   string
 	// Windows says whose periods belong to the month.
 	Windows func(ctx context.Context, month ratebatch.Month) (Windows, error)
 }
@@ -84,6 +85,9 @@ func (j *Job) Plan(ctx context.Context, month ratebatch.Month) (*Plan, error) {
 	if err := j.refuse(ctx, p, w.Active); err != nil {
 		return nil, err
 	}
+	if err := j.inOrder(ctx, month, closed); err != nil {
+		return nil, err
+	}
 	if p.Totals, err = j.Store.CurrentTotals(ctx, month); err != nil {
 		return nil, err
 	}
@@ -107,6 +111,31 @@ func (j *Job) again(ctx context.Context, p *Plan, c store.ClosedMonth) (*Plan, e
 	}
 	p.Already, p.Totals, p.number = true, frozen, c.Closed
 	return p, nil
+}
+
+// inOrder refuses a month while an earlier one in which anything was committed
+// is open. The earliest open month takes the corrections of the closed ones
+// before it, so one that is closed before its turn would take none, and what it
+// should have billed would wait for a month that nobody may export any more.
+func (j *Job) inOrder(ctx context.Context, month ratebatch.Month, closed []store.ClosedMonth) error {
+	first, err := j.Store.FirstCommit(ctx)
+	if err != nil || first.Unix() <= 0 {
+		return err
+	}
+	for m := j.Calendar.MonthAt(first); m.Date.Before(month.Date); m = j.Calendar.Next(m) {
+		if slices.ContainsFunc(closed, func(c store.ClosedMonth) bool { return c.Month.Equal(m.Date) }) {
+			continue
+		}
+		rated, err := j.Store.AnyCommit(ctx, m.From, m.To, store.OpenEnd)
+		if err != nil {
+			return err
+		}
+		if rated {
+			return &ratebatch.HaltError{Err: fmt.Errorf("month %s cannot be closed before %s, which is open and was rated: months are closed in their order, or corrections of earlier months would get lost between them", month, m),
+				Hint: fmt.Sprintf("'ratebatch close --month %s' first; 'ratebatch close --month %s --dry-run' says what it waits for. Periods that can never be rated (their usage has expired) are settled when their scope is disabled while the month is closed", m, m)}
+		}
+	}
+	return nil
 }
 
 // refuse names what is not rated yet.
@@ -193,9 +222,17 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID, reason string) (R
 	if err := j.Store.PutMonthClose(ctx, p.month, entry, frozen); err != nil {
 		return result, err
 	}
-	// A run that committed in between has changed what is current; the month
-	// is open again and the next close takes it in.
-	if err := j.unchanged(ctx, p, frozen); err != nil {
+	// A run that committed in between has changed what is current, and one that
+	// reopened an earlier month has changed what this one has to take; the month is
+	// open again and the next close takes it in.
+	closed, err := j.Store.ClosedMonths(ctx)
+	if err == nil {
+		err = j.inOrder(ctx, p.month, closed)
+	}
+	if err == nil {
+		err = j.unchanged(ctx, p, frozen)
+	}
+	if err != nil {
 		entry.Kind, entry.Reason = "reopen", "changed while it was closed"
 		return result, errors.Join(err, j.Store.PutMonthClose(ctx, p.month, entry, nil))
 	}
@@ -215,6 +252,11 @@ func (j *Job) unchanged(ctx context.Context, p *Plan, frozen []store.MonthTotal)
 }
 
 // Reopen makes a closed month open again; what it consisted of stays on record.
+// It refuses while a month that was closed after it is closed: that one may have
+// billed corrections of this month, or those that are left after this month
+// took its part, and what this month bills from now on would come on top of
+// them or get lost. So closes are taken back like plates from a stack, whatever
+// order they were made in.
 func (j *Job) Reopen(ctx context.Context, month ratebatch.Month, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return &ratebatch.ConfigError{Err: errors.New("--reason is missing: it is kept with the month")}
@@ -226,10 +268,21 @@ func (j *Job) Reopen(ctx context.Context, month ratebatch.Month, reason string) 
 	if err != nil {
 		return err
 	}
-	for _, c := range closed {
-		if c.Month.Equal(month.Date) {
-			return j.Store.PutMonthClose(ctx, month, store.MonthChange{Closed: c.Closed, Kind: "reopen", Reason: reason, Author: j.Author}, nil)
-		}
+	i := slices.IndexFunc(closed, func(c store.ClosedMonth) bool { return c.Month.Equal(month.Date) })
+	if i < 0 {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("month %s is not closed", month), Hint: "list the closes with 'ratebatch close --list'"}
 	}
-	return &ratebatch.ConfigError{Err: fmt.Errorf("month %s is not closed", month), Hint: "list the closes with 'ratebatch close --list'"}
+	own := closed[i]
+	later := slices.DeleteFunc(closed, func(c store.ClosedMonth) bool { return !c.ClosedAt.After(own.ClosedAt) })
+	slices.SortFunc(later, func(a, b store.ClosedMonth) int { return b.ClosedAt.Compare(a.ClosedAt) })
+	if len(later) > 0 {
+		names := make([]string, len(later))
+		for i, c := range later {
+			names[i] = c.Month.Format("2006-01")
+		}
+		list := strings.Join(names, ", ")
+		return &ratebatch.HaltError{Err: fmt.Errorf("month %s cannot be opened while what was closed after it is closed (%s): its corrections may be billed there already, and would be billed again or get lost", month, list),
+			Hint: fmt.Sprintf("what is rated again in a closed month is billed as a correction, without opening it. If it must be opened: reopen %s first, the one closed last first, then close them again in the order of months and export them again", list)}
+	}
+	return j.Store.PutMonthClose(ctx, month, store.MonthChange{Closed: own.Closed, Kind: "reopen", Reason: reason, Author: j.Author}, nil)
 }

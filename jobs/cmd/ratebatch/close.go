@@ -16,7 +16,7 @@ import (
 )
 
 func (p *program) closingJob(s *store.Store, o rate.Options) *closing.Job {
-	return &closing.Job{Store: s, Log: p.log, Period: o.Period, Author: author(), Windows: func(ctx context.Context, month ratebatch.Month) (closing.Windows, error) {
+	return &closing.Job{Store: s, Log: p.log, Period: o.Period, Calendar: o.Calendar, Author: author(), Windows: func(ctx context.Context, month ratebatch.Month) (closing.Windows, error) {
 		active, disabled, err := (&rate.Job{Store: s, Log: p.log, Options: o}).MonthWindows(ctx, month)
 		return closing.Windows{Active: active, Disabled: disabled}, err
 	}}
@@ -35,7 +35,9 @@ month consists of, compared with the lines themselves; from then on readers of
 the month use those. What is rated again later is a correction and appears in an
 open month. Periods of disabled scopes are settled as disabled. Closing a closed
 month again does nothing, unless it was rated differently since (exit 2). Months
-are those of the billing time zone ('ratebatch settings').
+are closed in their order: close refuses (exit 20) while an earlier month in which
+anything was rated is open. Months are those of the billing time zone
+('ratebatch settings').
 
 ` + exitCodesHelp,
 		Example: `  ratebatch close --month 2026-11
@@ -149,9 +151,14 @@ func newReopenCmd(p *program) *cobra.Command {
 	var month, reason string
 	var jo jobOptions
 	cmd := &cobra.Command{
-		Use:     "reopen --month MONTH --reason TEXT",
-		Short:   "Open a closed month again; what it consisted of stays on record",
-		Long:    "Reopen makes a month open again, so that its periods can be rated and reset.\n\n" + exitCodesHelp,
+		Use:   "reopen --month MONTH --reason TEXT",
+		Short: "Open a closed month again; what it consisted of stays on record",
+		Long: `Reopen makes a month open again, so that its periods can be reset and its files
+replaced. It refuses (exit 20) while a month that was closed after it is closed:
+corrections of this one may be billed there. To change what a closed month costs
+no month has to be opened: what is rated again is billed as a correction.
+
+` + exitCodesHelp,
 		Example: `  ratebatch reopen --month 2026-11 --reason "ticket 901"`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

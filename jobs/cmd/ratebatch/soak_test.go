@@ -384,11 +384,13 @@ func (r *soakRun) day() {
 		r.disabled = ""
 		rate(now)
 	}
-	if day.Day() == 3 && day.Month() != soakBegin.Month() && r.disabled == "" {
-		last := time.Date(day.Year(), day.Month()-1, 1, 0, 0, 0, 0, time.UTC)
-		r.run("close", "--month", last.Format("2006-01"), "--reason", "soak", "--now", stamp(now), "--first-period", "usage")
-		r.closed = last.AddDate(0, 1, 0)
-		r.same()
+	if day.Day() == 3 && r.disabled == "" {
+		// Those that were left out because a scope was disabled come first.
+		for first := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC); r.closed.Before(first); {
+			r.run("close", "--month", r.closed.Format("2006-01"), "--reason", "soak", "--now", stamp(now), "--first-period", "usage")
+			r.closed = r.closed.AddDate(0, 1, 0)
+			r.same()
+		}
 	}
 }
 
