@@ -74,7 +74,7 @@ type session struct {
 func (s *session) startBatch(now time.Time) {
 	b := s.filling
 	b.began, b.now = clock(), now
-	b.cutoff = s.job.cutoff(now)
+	b.cutoff = s.job.kept.LateBefore(now)
 }
 
 // adjust decides where newly assigned partitions are read from. What the group

@@ -35,7 +35,7 @@ type Job struct {
 
 	result  Result
 	retries atomic.Uint64
-	keep    time.Duration // of raw samples, the shortest of the kinds; 0: for ever
+	kept    store.Kept // raw samples
 }
 
 const (
@@ -110,26 +110,9 @@ func (j *Job) prepare(ctx context.Context) error {
 	if err := j.Store.CheckSchema(ctx); err != nil {
 		return err
 	}
-	for _, table := range []string{"port_samples", "instance_samples", "disk_samples"} {
-		keep, err := j.Store.TierRetention(ctx, table)
-		if err != nil {
-			return err
-		}
-		if keep > 0 && (j.keep == 0 || keep < j.keep) {
-			j.keep = keep
-		}
-	}
-	return nil
-}
-
-// cutoff is the hour before which samples are late: the tiers leave hours alone
-// that the raw tier no longer keeps whole. An hour more gives the views time to
-// take up what is written now.
-func (j *Job) cutoff(now time.Time) time.Time {
-	if j.keep == 0 {
-		return time.Time{}
-	}
-	return now.UTC().Add(-j.keep).Truncate(time.Hour).Add(2 * time.Hour)
+	var err error
+	j.kept, err = j.Store.RawKept(ctx)
+	return err
 }
 
 // session joins the group, reads, and leaves.
@@ -314,6 +297,7 @@ func (s *session) loop(ctx context.Context) error {
 		}
 		if o.Follow && !busy && now.Sub(counted) >= countEvery {
 			busy, counted = true, now
+			s.readKept(ctx)
 			go func() { counting <- s.job.Store.CountIngested(ctx) }()
 		}
 		select {
@@ -325,6 +309,19 @@ func (s *session) loop(ctx context.Context) error {
 		default:
 		}
 	}
+}
+
+// readKept follows a retention that is changed while ingest runs: a sample that
+// the raw tier no longer takes would be gone without a trace.
+func (s *session) readKept(ctx context.Context) {
+	kept, err := s.job.Store.RawKept(ctx)
+	if err != nil {
+		s.job.Log.WarnContext(ctx, "read the retention of raw samples", "error", err)
+		return
+	}
+	s.mu.Lock()
+	s.job.kept = kept
+	s.mu.Unlock()
 }
 
 // retry repeats what a passing trouble stopped, with growing pauses, until

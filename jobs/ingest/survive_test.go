@@ -575,4 +575,12 @@ func TestSamplesOlderThanTheRawTierAreListed(t *testing.T) {
 	if n := p.number("SELECT count() FROM late_samples FINAL WHERE kind = 'port' AND JSONExtractUInt(record, 'rx_bytes') > 0"); n != 3 {
 		t.Errorf("%d late samples are listed", n)
 	}
+	// A longer retention brings back none of the samples that those hours had.
+	keep(240 * time.Hour)
+	b = simulate.Batch{}
+	add(4, cutoff.Add(-10*time.Hour), cutoff.Add(-10*time.Hour+time.Minute))
+	p.send(b)
+	if result := p.drain(); result.Late != 1 || result.Samples["port"] != 0 {
+		t.Errorf("after a longer retention %d late and %d stored, want 1 and 0", result.Late, result.Samples["port"])
+	}
 }

@@ -72,34 +72,6 @@ func (s *Store) insertRows(ctx context.Context, n int, statement, token string, 
 	return nil
 }
 
-// FirstWholeHour is the beginning of the oldest hour that the raw tier still
-// keeps whole at a moment, for all kinds; zero where raw samples never expire.
-// Older hours are not recomputed: some of their samples may be gone.
-func (s *Store) FirstWholeHour(ctx context.Context, now time.Time) (time.Time, error) {
-	var oldest time.Time
-	for i := range tierKinds {
-		keep, err := s.TierRetention(ctx, tierKinds[i].samples)
-		if err != nil {
-			return oldest, err
-		}
-		if keep == 0 {
-			continue
-		}
-		if first := firstWholeHour(now, keep); first.After(oldest) {
-			oldest = first
-		}
-	}
-	return oldest, nil
-}
-
-func firstWholeHour(now time.Time, keep time.Duration) time.Time {
-	first := now.UTC().Add(-keep).Truncate(time.Hour).Add(time.Hour)
-	if first.Unix() < 0 {
-		return time.Unix(0, 0).UTC()
-	}
-	return first
-}
-
 // CountIngested brings ingest_counts up to date for the hours that have ended:
 // those that a sample reached since the last count. It may be repeated.
 func (s *Store) CountIngested(ctx context.Context) error {
@@ -110,10 +82,11 @@ func (s *Store) CountIngested(ctx context.Context) error {
 	if err := s.Row(ctx, "last_count", nil, &since); err != nil {
 		return err
 	}
-	oldest, err := s.FirstWholeHour(ctx, now)
+	kept, err := s.RawKept(ctx)
 	if err != nil {
 		return err
 	}
+	oldest := kept.FirstWholeHour(now)
 	if oldest.IsZero() {
 		oldest = time.Unix(0, 0).UTC()
 	}

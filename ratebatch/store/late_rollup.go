@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 // lateText is the tier's statement over late samples instead of raw ones,
@@ -18,8 +20,8 @@ func (k *tierKind) lateText() string {
 // the raw tier no longer keeps whole: there the tiers are not recomputed any
 // more. Each row that it touches is kept as it was before, and what all late
 // samples give is added to that, so it may be repeated and interrupted, and
-// samples that come later still are added by the next time. It returns up to
-// where it went.
+// samples that come later still are added by the next time. It refuses hours of
+// which that may have been forgotten, and returns up to where it went.
 func (s *Store) RollupLate(ctx context.Context, from, to time.Time) (time.Time, error) {
 	var now time.Time
 	if err := s.Row(ctx, "server_time", nil, &now); err != nil {
@@ -29,16 +31,20 @@ func (s *Store) RollupLate(ctx context.Context, from, to time.Time) (time.Time, 
 	if err := s.CountIngested(ctx); err != nil {
 		return to, err
 	}
-	frozen, err := s.FirstWholeHour(ctx, now)
+	kept, err := s.RawKept(ctx)
 	if err != nil {
 		return to, err
 	}
+	frozen := kept.FirstWholeHour(now)
 	from = from.UTC().Truncate(time.Hour)
 	if to.After(frozen) || to.IsZero() {
 		to = frozen
 	}
 	if !from.Before(to) {
 		return to, nil
+	}
+	if err := s.checkLateNotes(ctx, now, from, to); err != nil {
+		return to, err
 	}
 	for i := range tierKinds {
 		kind := &tierKinds[i]
@@ -67,4 +73,36 @@ func (s *Store) RollupLate(ctx context.Context, from, to time.Time) (time.Time, 
 		}
 	}
 	return to, nil
+}
+
+// checkLateNotes refuses a window with late samples of hours whose notes may
+// have expired: a row that late samples were added to before would be taken for
+// one that has none, and they would be added a second time.
+func (s *Store) checkLateNotes(ctx context.Context, now, from, to time.Time) error {
+	kept, err := s.kept(ctx, notes[0])
+	if err != nil {
+		return err
+	}
+	for _, table := range notes[1:] {
+		k, err := s.kept(ctx, table)
+		if err != nil {
+			return err
+		}
+		kept = kept.and(k)
+	}
+	first := kept.FirstWholeHour(now)
+	if !from.Before(first) {
+		return nil
+	}
+	if first.After(to) {
+		first = to
+	}
+	var n uint64
+	if err := s.Row(ctx, "late_between", Params{"from": from, "to": first}, &n); err != nil || n == 0 {
+		return err
+	}
+	return &ratebatch.ConfigError{
+		Err:  fmt.Errorf("%d late samples lie between %s and %s, where it is no longer known which rows late samples were added to already", n, from.Format(time.RFC3339), first.Format(time.RFC3339)),
+		Hint: "begin at " + first.Format(time.RFC3339) + " or later",
+	}
 }

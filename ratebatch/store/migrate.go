@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -113,6 +114,13 @@ type MigrateOptions struct {
 	Cluster      string    // name of the ClickHouse cluster; empty: a single server
 }
 
+func (o MigrateOptions) onCluster() string {
+	if o.Cluster == "" {
+		return ""
+	}
+	return " ON CLUSTER " + sqltext.Name(o.Cluster)
+}
+
 // Migration is one numbered, forward-only, idempotent statement.
 type Migration struct {
 	Version    int
@@ -121,16 +129,19 @@ type Migration struct {
 	Statements []string // one, and on a cluster a second for the Distributed table
 	Digest     string   // sha256 of the file
 
-	view bool // it makes a view, which holds nothing
+	view bool   // it makes a view, which holds nothing
+	text string // of a view that refreshes itself: what tells it from one that another version made
 }
 
 var (
 	migrationName = regexp.MustCompile(`^(\d{3})_([a-z0-9_]+)\.sql$`)
 	tableHeader   = regexp.MustCompile(`(?m)^-- table: +([a-z0-9_]+)$`)
+	refreshes     = regexp.MustCompile(`(?m)^REFRESH EVERY `)
 	viewHeader    = regexp.MustCompile(`(?m)^CREATE (OR REPLACE |MATERIALIZED )?VIEW `)
 )
 
-// Migrations renders the schema, in order.
+// Migrations renders the schema, in order: by number, but the views that refresh
+// themselves last, since their text may read what a later migration makes.
 func Migrations(o MigrateOptions) ([]Migration, error) {
 	if o.Retention == (Retention{}) {
 		o.Retention = DefaultRetention
@@ -160,6 +171,12 @@ func Migrations(o MigrateOptions) ([]Migration, error) {
 		}
 		sum := sha256.Sum256(text)
 		m := Migration{Version: version, Name: strings.TrimSuffix(e.Name(), ".sql"), Table: table[1], Statements: []string{statement}, Digest: hex.EncodeToString(sum[:]), view: viewHeader.MatchString(statement)}
+		if refreshes.MatchString(statement) {
+			// The file's digest says nothing about a text that Go filled in.
+			sum := sha256.Sum256([]byte(statement))
+			m.text = "ratebatch " + hex.EncodeToString(sum[:8])
+			m.Statements[0] += "\nCOMMENT " + sqltext.String(m.text)
+		}
 		if o.Cluster != "" && strings.Contains(string(text), "{{table ") {
 			m.Statements = append(m.Statements, distributed(table[1], o.Cluster))
 		}
@@ -171,6 +188,7 @@ func Migrations(o MigrateOptions) ([]Migration, error) {
 			return nil, fmt.Errorf("schema: %s and %s have the same number", out[i-1].Name, out[i].Name)
 		}
 	}
+	slices.SortStableFunc(out, func(a, b Migration) int { return cmp.Compare(min(len(a.text), 1), min(len(b.text), 1)) })
 	return out, nil
 }
 
@@ -178,10 +196,9 @@ func Migrations(o MigrateOptions) ([]Migration, error) {
 // names are constants of the files; nothing here comes from a user but the
 // cluster's name, which is quoted.
 func render(name, text string, o MigrateOptions) (string, error) {
-	onCluster := ""
+	onCluster := o.onCluster()
 	suffix := ""
 	if o.Cluster != "" {
-		onCluster = " ON CLUSTER " + sqltext.Name(o.Cluster)
 		suffix = "_local"
 	}
 	tmpl, err := template.New(name).Funcs(template.FuncMap{
@@ -250,7 +267,8 @@ type MigrateResult struct {
 
 // Migrate brings the schema to this program's version. It can be repeated, and
 // interrupted: every statement is idempotent and recorded after it was run. Views
-// and tables of raw samples that are gone, as after a restore, it makes again. It
+// and tables of raw samples that are gone, as after a restore, it makes again, and
+// views that refresh themselves where another version of the program made them. It
 // refuses a server that is too old and a database that a newer program made.
 func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, error) {
 	var result MigrateResult
@@ -273,20 +291,29 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 	if err != nil {
 		return result, err
 	}
-	there, err := s.tableNames(ctx)
+	there, err := s.tableComments(ctx)
 	if err != nil {
+		return result, err
+	}
+	if err := s.noteLostRaw(ctx, migrations, there, applied); err != nil {
 		return result, err
 	}
 	known := map[int]bool{}
 	ours := map[int]migrationRecord{}
 	for _, m := range migrations {
 		known[m.Version] = true
-		result.Version = m.Version
+		result.Version = max(result.Version, m.Version)
+		comment, isThere := there[m.Table]
 		if record, done := applied[m.Version]; done {
 			if record.digest != m.Digest {
 				return result, &ratebatch.HaltError{Err: fmt.Errorf("migration %s was applied with another text", m.Name), Hint: "this database was made by a different build; use that build, or restore a backup made by this one"}
 			}
-			if there[m.Table] || !m.remakes() {
+			switch {
+			case isThere && m.text != "" && comment != m.text:
+				if err := s.conn.Exec(ctx, "DROP VIEW IF EXISTS "+m.Table+o.onCluster()+" SYNC"); err != nil {
+					return result, fmt.Errorf("migration %s: %w", m.Name, describe(err))
+				}
+			case isThere || !m.remakes():
 				continue
 			}
 		}
@@ -327,38 +354,11 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 		}
 	}
 	if o.SetRetention {
-		return result, s.setRetention(ctx, o)
-	}
-	return result, nil
-}
-
-// tierRetention names the time column and the retention of each table that has one.
-func tierRetention(r Retention) map[string]string {
-	ttl := func(column string, keep time.Duration) string {
-		return fmt.Sprintf("%s + INTERVAL %d SECOND", column, int64(keep/time.Second))
-	}
-	out := map[string]string{}
-	for _, t := range []string{"port_samples", "instance_samples", "disk_samples"} {
-		out[t] = ttl("toDateTime(ts)", r.Raw)
-	}
-	for _, t := range []string{"port_volume", "instance_metrics", "disk_metrics"} {
-		out[t+"_5min"] = ttl("bucket", r.FiveMin)
-		out[t+"_hourly"] = ttl("bucket", r.Hourly)
-	}
-	return out
-}
-
-func (s *Store) setRetention(ctx context.Context, o MigrateOptions) error {
-	suffix := ""
-	if o.Cluster != "" {
-		suffix = "_local ON CLUSTER " + sqltext.Name(o.Cluster)
-	}
-	for table, ttl := range tierRetention(o.Retention) {
-		if err := s.conn.Exec(ctx, "ALTER TABLE "+table+suffix+" MODIFY TTL "+ttl+" SETTINGS materialize_ttl_after_modify = 0"); err != nil {
-			return fmt.Errorf("retention of %s: %w", table, describe(err))
+		if err := s.setRetention(ctx, o); err != nil {
+			return result, err
 		}
 	}
-	return nil
+	return result, s.keepNotesAsLong(ctx, o)
 }
 
 // migrationRecord is the first record of a migration that was applied.

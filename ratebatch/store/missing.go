@@ -31,13 +31,14 @@ func (s *Store) Missing(ctx context.Context) (missing, lost []string, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	there, err := s.tableNames(ctx)
+	there, err := s.tableComments(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	for i := range migrations {
 		m := &migrations[i]
-		if _, done := applied[m.Version]; !done || there[m.Table] || slices.Contains(missing, m.Table) {
+		_, isThere := there[m.Table]
+		if _, done := applied[m.Version]; !done || isThere || slices.Contains(missing, m.Table) {
 			continue
 		}
 		missing = append(missing, m.Table)
@@ -48,15 +49,14 @@ func (s *Store) Missing(ctx context.Context) (missing, lost []string, err error)
 	return missing, lost, nil
 }
 
-func (s *Store) tableNames(ctx context.Context) (map[string]bool, error) {
-	names, err := Collect(ctx, s, "table_names", nil, func(rows driver.Rows) (string, error) {
-		var name string
-		err := rows.Scan(&name)
-		return name, err
+// tableComments are the database's tables and views with their comments.
+func (s *Store) tableComments(ctx context.Context) (map[string]string, error) {
+	out := map[string]string{}
+	err := s.each(ctx, "table_names", SQL("table_names"), func(rows driver.Rows) error {
+		var name, comment string
+		err := rows.Scan(&name, &comment)
+		out[name] = comment
+		return err
 	})
-	out := map[string]bool{}
-	for _, name := range names {
-		out[name] = true
-	}
 	return out, err
 }

@@ -48,11 +48,11 @@ func (s *Store) ReconcileSamples(ctx context.Context, from, to time.Time) ([]Sam
 	} {
 		first := time.Unix(0, 0).UTC()
 		for _, table := range tables {
-			keep, err := s.TierRetention(ctx, table)
+			kept, err := s.kept(ctx, table)
 			if err != nil {
 				return nil, err
 			}
-			if at := firstWholeHour(now, keep); keep > 0 && at.After(first) {
+			if at := kept.FirstWholeHour(now); at.After(first) {
 				first = at
 			}
 		}

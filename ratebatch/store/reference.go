@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
@@ -47,6 +48,7 @@ func Reference() ([]TableDoc, error) {
 	if err != nil {
 		return nil, err
 	}
+	slices.SortFunc(migrations, func(a, b Migration) int { return cmp.Compare(a.Version, b.Version) })
 	texts := columnMeanings()
 	var out []TableDoc
 	for _, m := range migrations {

@@ -173,14 +173,14 @@ func (s *Store) RunRollup(ctx context.Context, plan RollupPlan, progress func(Ro
 // rollupChunks cuts the days that samples cover into statements.
 func (s *Store) rollupChunks(ctx context.Context, kind *tierKind, now time.Time, plan *RollupPlan) ([]rollupChunk, error) {
 	from := plan.From
-	retention, err := s.TierRetention(ctx, kind.samples)
+	kept, err := s.kept(ctx, kind.samples)
 	if err != nil {
 		return nil, err
 	}
-	// A bucket whose beginning is older than the raw tier's retention may have
-	// lost samples. Its row must stay, and a late sample must not take the place
-	// of an expired one in the count.
-	if oldest := now.Add(-retention).Truncate(time.Hour).Add(time.Hour); retention > 0 && from.Before(oldest) {
+	// A bucket that the raw tier does not have whole any more may have lost
+	// samples. Its row must stay, and a late sample must not take the place of an
+	// expired one in the count.
+	if oldest := kept.FirstWholeHour(now); from.Before(oldest) {
 		from = oldest
 		if plan.Before.IsZero() || oldest.After(plan.Before) {
 			plan.Before = oldest

@@ -43,10 +43,7 @@ func (k *tierKind) viewText(tier int, o MigrateOptions) string {
 	// minutes lie safely between.
 	since := "(SELECT toDateTime(ifNull(toUnixTimestamp(max(last_success_time)) - 300, 0), 'UTC') FROM system.view_refreshes" +
 		" WHERE database = currentDatabase() AND view = " + sqltext.String(viewName(k.tiers[tier])) + ")"
-	// Buckets that began before it may have lost raw samples to the TTL.
-	oldest := "(SELECT toDateTime(if(keep = 0, 0, intDiv(toUnixTimestamp(now()) - least(keep, toUnixTimestamp(now()) - 3600), 3600) * 3600 + 3600), 'UTC')" +
-		" FROM (SELECT toUInt32OrZero(extract(any(create_table_query), 'TTL [^\\\\n]*?toIntervalSecond\\\\((\\\\d+)\\\\)')) AS keep FROM system.tables" +
-		" WHERE database = currentDatabase() AND name = " + sqltext.String(samples) + "))"
+	oldest := firstWholeHourText(k.samples)
 	// With a known last refresh, reading starts at the earliest bucket touched since.
 	earliest := "(SELECT toDateTime(ifNull(minOrNull(intDiv(least(toUnixTimestamp64Milli(begin), toUnixTimestamp64Milli(ts) - 1), 1000 * " + width + ")), intDiv(toUnixTimestamp(now()), " + width + ")) * " + width + ", 'UTC')" +
 		" FROM " + samples + " WHERE ingested_at >= " + since + " OR ts > " + since + " - " + width + ")"
@@ -63,6 +60,17 @@ func (k *tierKind) viewText(tier int, o MigrateOptions) string {
 		"FROM "+k.samples, "FROM "+samples,
 	).Replace(SQL("tier_" + k.name))
 	return text
+}
+
+// firstWholeHourText is Kept.FirstWholeHour of a table of raw samples as an
+// expression over the server's clock, Unix seconds as a DateTime: a view follows
+// a retention that is changed.
+func firstWholeHourText(samples string) string {
+	literal := strings.NewReplacer("{table:String}", sqltext.String(samples))
+	return "(SELECT toDateTime(toUInt32(greatest(if(keep = 0, 0, intDiv(clock - least(keep, clock - 3600), 3600) * 3600 + 3600)," +
+		" intDiv(toInt64(ifNull((" + literal.Replace(SQL("kept_since")) + "), toDateTime(0, 'UTC'))) + 3599, 3600) * 3600)), 'UTC')" +
+		" FROM (SELECT toInt64(toUnixTimestamp(now())) AS clock, toInt64(keep + throwIf(keep < 0, 'the TTL of " + samples + " does not say how long samples stay: set it with ratebatch migrate --retention')) AS keep" +
+		" FROM (" + literal.Replace(SQL("tier_retention")) + ")))"
 }
 
 // RefreshTiers brings both tiers of all kinds up to date now, through their

@@ -70,7 +70,7 @@ func TestMigrateMakesAgainWhatHoldsNoState(t *testing.T) {
 		t.Errorf("missing %v, lost %v, %v", missing, lost, err)
 	}
 	result, err := s.Migrate(t.Context(), store.MigrateOptions{})
-	if err != nil || !slices.Equal(result.Applied, []string{"001_port_samples", "012_instances_mv", "017_port_volume_5min_refresh", "040_rated", "059_rated", "088_rated", "089_rated"}) {
+	if err != nil || !slices.Equal(result.Applied, []string{"001_port_samples", "012_instances_mv", "040_rated", "059_rated", "088_rated", "089_rated", "017_port_volume_5min_refresh"}) {
 		t.Errorf("made again: %v, %v", result.Applied, err)
 	}
 	if missing, _, err := s.Missing(t.Context()); err != nil || !slices.Equal(missing, []string{"leases"}) {

@@ -117,22 +117,3 @@ func (s *Store) CheckUsage(ctx context.Context, metric, usage string) error {
 	}
 	return nil
 }
-
-// OldestRatable is the begin of the oldest period whose usage its tier keeps
-// for sure, and for how long the tier keeps it; zero if it has no TTL.
-func (s *Store) OldestRatable(ctx context.Context, now time.Time, period time.Duration) (time.Time, time.Duration, error) {
-	tier := "instance_metrics_hourly"
-	if period%time.Hour != 0 {
-		tier = "instance_metrics_5min"
-	}
-	keep, err := s.TierRetention(ctx, tier)
-	if err != nil || keep == 0 {
-		return time.Time{}, 0, err
-	}
-	edge := now.Add(-keep)
-	oldest := ratebatch.PeriodAt(edge, period)
-	if oldest.Begin.Before(edge) {
-		oldest = oldest.Next()
-	}
-	return oldest.Begin, keep, nil
-}

@@ -1,4 +1,4 @@
 -- name:    table_names
--- purpose: The names of the database's tables and views.
+-- purpose: The names of the database's tables and views, and their comments.
 -- reads:   system.tables, no data
-SELECT name FROM system.tables WHERE database = currentDatabase() ORDER BY name
+SELECT name, comment FROM system.tables WHERE database = currentDatabase() ORDER BY name
