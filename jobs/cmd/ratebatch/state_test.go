@@ -374,6 +374,7 @@ func TestLateAndLostUsage(t *testing.T) {
 	if f := late(); f.Kind != "lost" || f.Begin.Hour() != 20 || f.FoundRows != 0 || f.CommittedRows != 3 {
 		t.Errorf("finding %+v, want beta's lost hour", f)
 	}
+	b.fails(ratebatch.ExitHalted, "usage of 1 rated periods was lost", "status", "--check", "--now", at, "--first-period", "usage")
 	b.must("backfill", "--scope", "beta", "--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T00:00:00Z", "--reason", "again", "--now", at)
 	if got := b.text("SELECT toString(count()) FROM late_usage WHERE kind = 'lost'"); got != "1" {
 		t.Errorf("%s findings of lost usage, want 1", got)

@@ -85,8 +85,10 @@ func newStatusCmd(p *program) *cobra.Command {
 		Long: `Status reads the state and the run log and writes nothing. With --late it lists
 usage that arrived behind its commit or was lost, with what it is worth, and rated
 periods that another rate plan or metric set is in force for now. With --check it
-exits 20 when a period that is due is older than --max-lag, when usage was lost, or
-when a scope fails.
+exits 20 when a due period, or the input that periods wait for, is older than
+--max-lag; when due periods are older than their tier keeps; when usage was lost, a
+scope fails, the last fetch of scopes failed, or rate would stop; and for --max-lag
+after records were lost in Kafka.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch status
@@ -110,6 +112,7 @@ when a scope fails.
 				if x.Outdated, err = readOutdated(ctx, s); err != nil {
 					return err
 				}
+				alarm := x.check(options, maxLag)
 				if !late {
 					x.Late = nil
 				}
@@ -121,7 +124,7 @@ when a scope fails.
 				}); err != nil || !check {
 					return err
 				}
-				return x.check(options, maxLag)
+				return alarm
 			})
 		},
 	}
