@@ -116,7 +116,7 @@ func TestCorrectionsOfClosedMonths(t *testing.T) {
 				if row["corrects"] != "(null)" {
 					prices[row["resource"]] = row["price"]
 					id := exporter.LineID(exporter.LineKey{Region: "RegionOne", Scope: "alpha", Begin: exporttest.Hour("2026-01", 0), Metric: "instance", Resource: row["resource"].(string)})
-					if row["corrects"] != id.String() || row["line_id"] != exporter.CorrectionID(id, exporttest.Hour("2026-02", 0)).String() || row["begin"] != "2026-01-01 00:00:00Z" {
+					if row["corrects"] != id.String() || row["line_id"] != uuid.NewSHA1(id, []byte("correction/2026-02")).String() || row["begin"] != "2026-01-01 00:00:00Z" {
 						t.Errorf("correction %v", row)
 					}
 				}

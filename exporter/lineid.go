@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
 // LineKey identifies a rated line: of the lines that count, no two have the
@@ -21,6 +23,11 @@ type LineKey struct {
 	Metric, Resource string
 	Attributes       map[string]string
 	Part             uint16
+}
+
+// IDOf is the id of a line that was read from the store.
+func IDOf(l *store.FoundLine) uuid.UUID {
+	return LineID(LineKey{Region: l.Region, Scope: l.Scope, Begin: l.Begin, Metric: l.Metric, Resource: l.Resource, Attributes: l.Attributes, Part: l.Part})
 }
 
 // LineNamespace is the UUIDv5 namespace that line ids start from.

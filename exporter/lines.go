@@ -381,14 +381,8 @@ func (b *lineBuilder) ids(block *store.Block, from, to int) {
 	}
 }
 
-// CorrectionID is the id of the line that corrects another one in a month's
-// export: a UUIDv5 in the namespace of the corrected line's id.
-func CorrectionID(corrects uuid.UUID, month time.Time) uuid.UUID {
-	return uuid.NewSHA1(corrects, []byte("correction/"+month.UTC().Format("2006-01")))
-}
-
 // corrections fills what corrections have of their own: the currency stands in
-// the row, and the id is made of the corrected line's.
+// the row, and the id is made of the corrected line's: a UUIDv5 in its namespace.
 func (b *lineBuilder) corrections(block *store.Block, from, to int) {
 	begins, parts, out := &block.Columns[inBegin], &block.Columns[inPart], b.table.cols
 	for row := from; row < to; row++ {

@@ -15,11 +15,10 @@ import (
 
 // Keys of log lines, the same in every job.
 const (
-	KeyRunID    = "run_id"
-	KeyJob      = "job"
-	KeyScope    = "scope"
-	KeyPeriod   = "period"
-	KeyRevision = "revision"
+	KeyRunID  = "run_id"
+	KeyJob    = "job"
+	KeyScope  = "scope"
+	KeyPeriod = "period"
 )
 
 // Run is one execution of a job, as the run log keeps it.

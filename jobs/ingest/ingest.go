@@ -85,11 +85,11 @@ func (j *Job) Run(ctx context.Context, run uuid.UUID) (Result, error) {
 		}
 		if again {
 			j.Log.ErrorContext(ctx, "the topics are looked at anew", "error", err)
-			err = sleep(ctx, j.Options.RetryFirst)
+			err = jobs.Sleep(ctx, j.Options.RetryFirst)
 			again = err == nil
 		}
 	}
-	if j.Options.Follow && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	if j.Options.Follow && ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		err = nil // that is how following ends
 	}
 	if err == nil {
@@ -342,20 +342,9 @@ func (j *Job) retry(ctx context.Context, what string, do func(context.Context) e
 		}
 		j.retries.Add(1)
 		j.Log.WarnContext(ctx, "tried again", "what", what, "pause", pause, "error", err)
-		if err := sleep(ctx, pause+rand.N(pause/4+1)); err != nil {
+		if err := jobs.Sleep(ctx, pause+rand.N(pause/4+1)); err != nil {
 			return err
 		}
 		pause = min(2*pause, maxPause)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

@@ -94,7 +94,7 @@ func (p *pass) run(ctx context.Context) error {
 			// The answer was lost. What the statement did is ended and void;
 			// commits that went through stay, the rest is still due.
 			p.job.Log.WarnContext(ctx, "answer lost", jobs.KeyRunID, id, "error", err, "attempt", len(p.attempts))
-			if err := sleep(ctx, time.Duration(len(p.attempts))*p.job.Options.retryAfter()); err != nil {
+			if err := jobs.Sleep(ctx, time.Duration(len(p.attempts))*p.job.Options.retryAfter()); err != nil {
 				return err
 			}
 		default:
@@ -110,17 +110,6 @@ func of(windows []store.DueWindow, differences []store.Difference) []store.DueWi
 		differs[d.Scope] = true
 	}
 	return slices.DeleteFunc(slices.Clone(windows), func(w store.DueWindow) bool { return !differs[w.Scope] })
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }
 
 // end adds what earlier attempts committed before their answer was lost, and

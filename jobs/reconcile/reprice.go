@@ -130,7 +130,7 @@ func (j *Job) reprice(ctx context.Context, r *Report, w store.ExportWindow) erro
 		if now.Price.Equal(l.Price) && string(now.Bucket) == l.Bucket {
 			same++
 		} else if note == "" {
-			id := exporter.LineID(exporter.LineKey{Region: l.Region, Scope: l.Scope, Begin: l.Begin, Metric: l.Metric, Resource: l.Resource, Attributes: l.Attributes, Part: l.Part})
+			id := exporter.IDOf(&l.FoundLine)
 			note = fmt.Sprintf("%s of scope %s at %s was rated %s %s and is %s %s: 'ratebatch explain %s --scope %q --month %s' (drawn with seed %d)", l.Metric, l.Scope, l.Begin.Format(time.RFC3339),
 				l.Price, bucketName(l.Bucket), now.Price, bucketName(string(now.Bucket)), id, l.Scope, r.Month, seed)
 		}

@@ -130,7 +130,7 @@ func (s *Server) lines(ctx context.Context, c *call) (any, error) {
 	}
 	for i := range list {
 		l := &list[i]
-		out.Lines = append(out.Lines, line{LineID: lineID(l), Region: l.Region, Project: l.Scope, Begin: l.Begin, End: l.End, Metric: l.Metric, Resource: l.Resource, Attributes: l.Attributes,
+		out.Lines = append(out.Lines, line{LineID: exporter.IDOf(l), Region: l.Region, Project: l.Scope, Begin: l.Begin, End: l.End, Metric: l.Metric, Resource: l.Resource, Attributes: l.Attributes,
 			Unit: l.Unit, Qty: l.Qty, Price: l.Price, Currency: currencies[commitOf(l)], Rule: l.Rule, Bucket: l.Bucket, Part: l.Part, Revision: l.Revision})
 	}
 	return out, nil
@@ -147,10 +147,6 @@ func (s *Server) linesAgree(ctx context.Context, c *call, page store.LinePage) e
 	}
 	_, err = s.costs.read(ctx, c.store, b.calendar, page.From, page.To)
 	return err
-}
-
-func lineID(l *store.FoundLine) uuid.UUID {
-	return exporter.LineID(exporter.LineKey{Region: l.Region, Scope: l.Scope, Begin: l.Begin, Metric: l.Metric, Resource: l.Resource, Attributes: l.Attributes, Part: l.Part})
 }
 
 func commitOf(l *store.FoundLine) store.CommitID {

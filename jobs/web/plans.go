@@ -269,12 +269,13 @@ func (s *Server) metrics(ctx context.Context, c *call) (any, error) {
 	}
 	out := []metricText{}
 	for _, m := range set.Metrics {
-		out = append(out, metricText{m.Name, m.Unit, m.Description, attributeNames(m.Groupby), attributeNames(m.Metadata)})
+		out = append(out, metricText{m.Name, m.Unit, m.Description, AttributeNames(m.Groupby), AttributeNames(m.Metadata)})
 	}
 	return map[string]any{"metrics": out}, nil
 }
 
-func attributeNames(list []metric.Attribute) []string {
+// AttributeNames are the names of a metric's attributes; of none an empty list.
+func AttributeNames(list []metric.Attribute) []string {
 	out := []string{}
 	for _, a := range list {
 		out = append(out, a.Name)

@@ -1,7 +1,5 @@
 /* Readings of charts: percent, bytes, rates. Not for money or billed quantities, which are decimals. */
 
-export type Unit = "percent" | "bytes" | "bytes/s" | "requests/s";
-
 const binary = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 function digits(v: number): string {

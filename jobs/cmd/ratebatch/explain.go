@@ -125,7 +125,7 @@ func explainLine(ctx context.Context, s *store.Store, id string, o explainOption
 		attributes = m.WithImplied(attributes, line.Scope, line.Begin)
 	}
 	trace := evaluator.Explain(&hashmap.Point{Metric: line.Metric, Scope: line.Scope, Unit: line.Unit, Qty: line.Qty, Attributes: attributes, Begin: line.Begin})
-	x := &explained{LineID: lineID(line), Region: line.Region, Scope: line.Scope, Begin: line.Begin, End: line.End, Metric: line.Metric, Resource: line.Resource,
+	x := &explained{LineID: exporter.IDOf(line).String(), Region: line.Region, Scope: line.Scope, Begin: line.Begin, End: line.End, Metric: line.Metric, Resource: line.Resource,
 		Attributes: line.Attributes, Qty: line.Qty, Unit: line.Unit, Price: line.Price, Bucket: line.Bucket, Rule: line.Rule, Revision: line.Revision,
 		RunID: line.RunID.String(), Plan: parsed.Digest(), Counted: []string{}, Nearly: []string{}, Arithmetic: trace.Arithmetic, PriceNow: trace.Result.Price}
 	for _, c := range trace.Considered {
@@ -153,10 +153,6 @@ func explainLine(ctx context.Context, s *store.Store, id string, o explainOption
 
 // errNoLine says that nothing matches what is known of a line.
 var errNoLine = errors.New("no rated line matches")
-
-func lineID(l *store.FoundLine) string {
-	return exporter.LineID(exporter.LineKey{Region: l.Region, Scope: l.Scope, Begin: l.Begin, Metric: l.Metric, Resource: l.Resource, Attributes: l.Attributes, Part: l.Part}).String()
-}
 
 // findLine finds the one line that is meant.
 func findLine(ctx context.Context, s *store.Store, id string, o explainOptions) (*store.FoundLine, error) {
@@ -193,7 +189,7 @@ func findLine(ctx context.Context, s *store.Store, id string, o explainOptions) 
 	for _, scope := range scopes {
 		filter.Scope = scope
 		err := s.FindLines(ctx, filter, func(l store.FoundLine) bool {
-			if id != "" && lineID(&l) != id {
+			if id != "" && exporter.IDOf(&l).String() != id {
 				return true
 			}
 			found = append(found, l)

@@ -245,21 +245,13 @@ func (s *Server) infoConfig(ctx context.Context, q *request) (answer, error) {
 	}
 	metrics := map[string]any{}
 	for _, m := range set.Metrics {
-		metrics[m.Key] = map[string]any{"unit": m.Unit, "alt_name": m.Name, "groupby": names(m.Groupby), "metadata": names(m.Metadata), "mutate": string(m.Mutate), "extra_args": map[string]any{"table": m.Table}}
+		metrics[m.Key] = map[string]any{"unit": m.Unit, "alt_name": m.Name, "groupby": web.AttributeNames(m.Groupby), "metadata": web.AttributeNames(m.Metadata), "mutate": string(m.Mutate), "extra_args": map[string]any{"table": m.Table}}
 	}
 	return ok(map[string]any{"metrics": metrics, "period": int(period / time.Second)})
 }
 
-func names(list []metric.Attribute) []string {
-	out := []string{}
-	for _, a := range list {
-		out = append(out, a.Name)
-	}
-	return out
-}
-
 func infoOf(m *metric.Metric) map[string]any {
-	return map[string]any{"metric_id": m.Name, "metadata": append(names(m.Groupby), names(m.Metadata)...), "unit": m.Unit}
+	return map[string]any{"metric_id": m.Name, "metadata": append(web.AttributeNames(m.Groupby), web.AttributeNames(m.Metadata)...), "unit": m.Unit}
 }
 
 func (s *Server) infoMetrics(ctx context.Context, q *request) (answer, error) {
