@@ -30,7 +30,7 @@ type ExitCodeDoc struct {
 func ExitCodes() []ExitCodeDoc {
 	return []ExitCodeDoc{
 		{ExitDone, "done, or nothing was due", "nothing"},
-		{ExitUnexpected, "anything else", "read the message; run it again once, then tell us"},
+		{ExitUnexpected, "anything else", "read the message; run it again once, then report it at https://github.com/ratebatch/ratebatch/issues"},
 		{ExitConfig, "a flag, the configuration, metrics or a plan is wrong; nothing was touched", "correct what the message names; running it again cannot help"},
 		{ExitRejected, "done, but lines or records were rejected; they are kept with their reasons", "look at them (`ratebatch status`); the rest counts"},
 		{ExitLeaseHeld, "another run does the same work", "nothing: the other run does it; `--wait` waits for it"},

@@ -42,7 +42,7 @@ type option struct {
 var notConfigurable = []string{"help", "version", "config", "dry-run", "now", "check", "list", "reason", "force", "yes", "month", "from", "query", "print"}
 
 // byPeople are commands that nobody schedules: what they do is said each time.
-var byPeople = []string{"backfill", "bench", "compare-cloudkitty", "config", "demo", "dev", "explain", "focus", "metrics", "plan", "quote", "release", "reopen", "reset", "settings", "simulate", "watermark"}
+var byPeople = []string{"backfill", "bench", "compare-cloudkitty", "config", "demo", "dev", "explain", "focus", "man", "metrics", "plan", "quote", "release", "reopen", "reset", "settings", "simulate", "watermark"}
 
 // ofPeriods are the flags that say which periods there are. They are rate's,
 // whichever command has them: close and status must not judge by another rule.

@@ -33,7 +33,7 @@ Whatever can be configured is a flag: '--help' of a command explains it. Values 
 
 A key of the file is the command’s name and the flag’s name with '_' for '-'; commands and groups nest:
 
-    clickhouse: clickhouse://rater@db.example.org:9440/ratebatch?secure=true
+    clickhouse: clickhouse://ratebatch_rate@db.example.org:9440/ratebatch?secure=true
     clickhouse_password_file: /etc/ratebatch/secrets/clickhouse-password
     log_format: json
     kafka: {brokers: [kafka1.example.org:9093], ca: /etc/ratebatch/kafka-ca.pem, user: ingest, password_file: /etc/ratebatch/secrets/kafka-password}
@@ -70,8 +70,8 @@ differently: 'ratebatch settings'.
 		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.ReplaceAll(v.name, ", ", "`, `"), v.what)
 	}
 	b.WriteString("\n")
-	b.WriteString(cloudKittyOptions)
-	return bytes.ReplaceAll(b.Bytes(), []byte("'"), []byte("`"))
+	text := bytes.ReplaceAll(b.Bytes(), []byte("'"), []byte("`"))
+	return append(text, cloudKittyOptions...)
 }
 
 func cell(text string) string {

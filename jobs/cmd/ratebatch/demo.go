@@ -45,7 +45,9 @@ func newDemoCmd(p *program) *cobra.Command {
 (August and September 2013): samples, tiers, one rating pass over all scopes,
 commits, and Parquet files that are read back by another reader. Everything
 stays in the folder demo/ (data and export); running it again repeats nothing
-that is done.`,
+that is done.
+
+` + exitCodesHelp,
 		Example: "  ratebatch demo\n  ratebatch --data demo/data status",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -58,7 +58,7 @@ func referencePages(root *cobra.Command) (map[string][]byte, error) {
 }
 
 func exitCodesPage() []byte {
-	w := newPage("Exit codes", "Of every command, by the gravest thing that happened. Cron reads nothing else.")
+	w := newPage("Exit codes", "Of every command, by the gravest thing that happened. Cron reads nothing else.\nSome commands answer a question by their code: `plan test` exits 1 where a case has another price, `focus check` 3 where a file breaks a rule,\n`doctor`, `reconcile`, `status --check` and `compare-cloudkitty` 20 where something is wrong.")
 	w.table("code", "means", "what to do")
 	for _, c := range ratebatch.ExitCodes() {
 		w.row(fmt.Sprint(c.Code), c.Means, c.Action)

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
 	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
@@ -354,12 +356,29 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func TestHelpNamesTheExitCodes(t *testing.T) {
-	for _, command := range [][]string{{"rate"}, {"migrate"}, {"plan", "apply"}} {
-		out := must(t, append(command, "--help")...)
-		if !strings.Contains(out, "Exit codes: 0 done") {
-			t.Errorf("%v --help has no exit codes:\n%s", command, out)
+// README promises both of every command that is listed.
+func TestHelpHasExitCodesAndAnExample(t *testing.T) {
+	seen := 0
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			if sub.Hidden || sub.Name() == "help" || sub.Name() == "completion" {
+				continue
+			}
+			walk(sub)
+			if !sub.Runnable() {
+				continue
+			}
+			seen++
+			out := must(t, append(strings.Fields(sub.CommandPath())[1:], "--help")...)
+			if !strings.Contains(out, "Exit codes: 0 ") || !strings.Contains(out, "\nExamples:\n  ") {
+				t.Errorf("%s --help has no exit codes or no example:\n%s", sub.CommandPath(), out)
+			}
 		}
+	}
+	walk(newRootCmd(&program{}))
+	if seen < 50 {
+		t.Errorf("only %d commands were found", seen)
 	}
 }
 

@@ -68,9 +68,11 @@ func newMetricsCmd(p *program) *cobra.Command {
 Until one is applied the built-in set counts ('ratebatch metrics default').`,
 	}
 	cmd.AddCommand(p.applyCmd(v), p.listCmd(v), p.showCmd(v), &cobra.Command{
-		Use:   "default",
-		Short: "Print the built-in metrics.yaml, a start for your own",
-		Args:  cobra.NoArgs,
+		Use:     "default",
+		Short:   "Print the built-in metrics.yaml, a start for your own",
+		Long:    "Default prints the metrics.yaml that counts until another is applied.\n\n" + exitCodesHelp,
+		Example: "  ratebatch metrics default > metrics.yaml",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := p.stdout.Write(metric.Default())
 			return err

@@ -127,7 +127,7 @@ counts; the next one rates what is still due.
 ` + exitCodesHelp,
 		Example: `  ratebatch rate
   ratebatch rate --dry-run
-  ratebatch --clickhouse clickhouse://rater@db:9000/ratebatch rate --output json`,
+  ratebatch --clickhouse clickhouse://ratebatch_rate@db:9000/ratebatch rate --output json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options, err := o.options(p.now())

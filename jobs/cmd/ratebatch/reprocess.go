@@ -55,8 +55,11 @@ func (p *program) reprocessAddCmd() *cobra.Command {
 	var q requestFlags
 	var o rateOptions
 	cmd := &cobra.Command{
-		Use:     "add (--scope ID … | --all) --from TIME --to TIME --reason TEXT",
-		Short:   "Add a schedule; 'reprocess run' executes it",
+		Use:   "add (--scope ID … | --all) --from TIME --to TIME --reason TEXT",
+		Short: "Add a schedule; 'reprocess run' executes it",
+		Long: `Add notes that periods are to be rated again; 'reprocess run' does it.
+
+` + exitCodesHelp,
 		Example: `  ratebatch reprocess add --scope 5f2c… --from 2026-11-01 --to 2026-11-08 --reason "price list of 1 November was wrong"`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -128,9 +131,11 @@ func (p *program) rateAgain(ctx context.Context, s *store.Store, o rate.Options,
 func (p *program) reprocessListCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the schedules that are not done, with their progress; --all lists every one",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List the schedules that are not done, with their progress; --all lists every one",
+		Long:    "List prints the schedules that are not done, with their progress; --all also the others.\n\n" + exitCodesHelp,
+		Example: "  ratebatch reprocess list\n  ratebatch reprocess list --all --output json",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
 				list, err := (&reprocess.Job{Store: s, Log: p.log}).List(ctx)
@@ -174,9 +179,11 @@ func printSchedules(p *program, list []store.Schedule) {
 
 func (p *program) reprocessCancelCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "cancel ID",
-		Short: "Cancel a schedule; what it has rated stays",
-		Args:  cobra.ExactArgs(1),
+		Use:     "cancel ID",
+		Short:   "Cancel a schedule; what it has rated stays",
+		Long:    "Cancel ends a schedule before it is done; what it has rated stays. 'reprocess list' shows the IDs.\n\n" + exitCodesHelp,
+		Example: "  ratebatch reprocess cancel ID",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
 				x, err := (&reprocess.Job{Store: s, Log: p.log}).Cancel(ctx, args[0])
@@ -199,7 +206,8 @@ A run that was killed goes on where it was. The schedule of a disabled scope
 waits; that of a scope of which nothing is known any more ends with an error, once.
 
 ` + exitCodesHelp,
-		Args: cobra.NoArgs,
+		Example: "  ratebatch reprocess run",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withReprocess(cmd.Context(), &o, func(ctx context.Context, job *reprocess.Job) error {
 				return p.runSchedules(ctx, job, o.jobOptions)

@@ -32,8 +32,9 @@ fuller one, so a rollup can be repeated.
 
 With --include-late the samples in late_samples are added to the older buckets,
 each once however often it runs. Samples that were stored in time and came again
-are left out, as are those of the original producer, which cannot be told from
-repeats. 'rate' then finds late usage.
+are left out; of the original producer, which sends no sequence, also those whose
+second lies among the seconds that were stored for their host in that hour. They
+stay listed. 'rate' then finds late usage.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch rollup --from 2026-11-01

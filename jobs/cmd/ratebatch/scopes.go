@@ -100,9 +100,11 @@ func listScopes(ctx context.Context, s *store.Store) ([]listedScope, error) {
 
 func (p *program) scopesListCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the scopes, whether they are rated, and how far",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List the scopes, whether they are rated, and how far",
+		Long:    "List prints every scope that has usage or was listed, whether it is rated, and how far.\n\n" + exitCodesHelp,
+		Example: "  ratebatch scopes list\n  ratebatch scopes list --output json",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
 				scopes, err := listScopes(ctx, s)
@@ -241,9 +243,11 @@ func printScope(w *tabwriter.Writer, x listedScope) {
 
 func (p *program) scopesShowCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "show SCOPE",
-		Short: "Show one scope",
-		Args:  cobra.ExactArgs(1),
+		Use:     "show SCOPE",
+		Short:   "Show one scope",
+		Long:    "Show prints one scope: its name and domain, whether it is rated and why not, and how far.\n\n" + exitCodesHelp,
+		Example: "  ratebatch scopes show 5f2c…",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
 				x, err := findScope(ctx, s, args[0])
@@ -275,10 +279,16 @@ func findScope(ctx context.Context, s *store.Store, name string) (*listedScope, 
 
 func (p *program) scopesSetCmd(verb string, active bool) *cobra.Command {
 	var reason string
+	long, why := "Disable rates a scope no longer. What was rated stays; the scope's schedules of 'reprocess' wait.", "test project"
+	if active {
+		long, why = "Enable rates a scope again. Periods that passed meanwhile are due at the next run of 'rate'.", "customer is back"
+	}
 	cmd := &cobra.Command{
-		Use:   verb + " SCOPE",
-		Short: map[bool]string{true: "Rate a scope again; periods that passed meanwhile are due", false: "Rate a scope no longer; its rated periods stay"}[active],
-		Args:  cobra.ExactArgs(1),
+		Use:     verb + " SCOPE",
+		Short:   map[bool]string{true: "Rate a scope again; periods that passed meanwhile are due", false: "Rate a scope no longer; its rated periods stay"}[active],
+		Long:    long + "\n\n" + exitCodesHelp,
+		Example: "  ratebatch scopes " + verb + " 5f2c… --reason \"" + why + "\"",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reason == "" {
 				return &ratebatch.ConfigError{Err: errors.New("--reason is missing"), Hint: "say why; it is kept with the scope"}

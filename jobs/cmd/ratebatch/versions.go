@@ -28,6 +28,14 @@ type versioned struct {
 	warns func(ctx context.Context, s *store.Store, name string, v store.Version) ([]string, error)
 }
 
+// command is the group of commands that the versions belong to.
+func (v versioned) command() string {
+	if v.kind == store.PlanVersions {
+		return "plan"
+	}
+	return "metrics"
+}
+
 type applyOptions struct {
 	from, to, note, reason string
 	maxChange, changeMonth string // percent, and whose usage is priced; of plans
@@ -36,6 +44,10 @@ type applyOptions struct {
 
 func (p *program) applyCmd(v versioned) *cobra.Command {
 	var o applyOptions
+	example := `  ratebatch metrics apply metrics.yaml`
+	if v.kind == store.PlanVersions {
+		example = `  ratebatch plan apply plan.yaml --from 2026-12-01 --note "prices of December"`
+	}
 	cmd := &cobra.Command{
 		Use:   "apply FILE",
 		Short: "Check a " + v.noun + " and store it as the next version",
@@ -48,7 +60,8 @@ A version that changes what already rated periods were priced by needs --force
 and --reason; those periods keep their prices until they are reprocessed.
 
 ` + exitCodesHelp,
-		Args: cobra.ExactArgs(1),
+		Example: example,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.apply(cmd.Context(), v, args[0], o)
 		},
@@ -200,9 +213,11 @@ func unchanged(versions []store.Version, next store.Version) bool {
 
 func (p *program) listCmd(v versioned) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the versions that were applied",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List the versions that were applied",
+		Long:    "List prints the versions of the " + v.noun + " that were applied, the oldest first.\n\n" + exitCodesHelp,
+		Example: "  ratebatch " + v.command() + " list\n  ratebatch " + v.command() + " list --output json",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
 				versions, err := s.Versions(ctx, v.kind)
@@ -228,9 +243,11 @@ func (p *program) listCmd(v versioned) *cobra.Command {
 
 func (p *program) showCmd(v versioned) *cobra.Command {
 	return &cobra.Command{
-		Use:   "show [VERSION]",
-		Short: "Print a version as it was applied; without a number the newest",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "show [VERSION]",
+		Short:   "Print a version as it was applied; without a number the newest",
+		Long:    "Show prints a version of the " + v.noun + " as it was applied; without a number the newest.\n\n" + exitCodesHelp,
+		Example: "  ratebatch " + v.command() + " show\n  ratebatch " + v.command() + " show 2",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
 				x, err := p.version(ctx, s, v, args)
