@@ -37,10 +37,10 @@ func newDoctorCmd(p *program) *cobra.Command {
 		Use:   "doctor",
 		Short: "Examine a deployment and say what to do about what is wrong",
 		Long: `Doctor looks at the server's version, settings, clock and disks, the schema, whether
-the tiers delete usage before it is rated, plans, stuck leases and runs, parts, the
-views that fill the tiers, and, where they are configured, the topics and the place
-that exports go to. It changes nothing, but for a small object that it writes there
-and takes away again.
+the tiers delete usage before it is rated, plans, commits that begin within a period,
+stuck leases and runs, parts, the views that fill the tiers, and, where they are
+configured, the topics and the place that exports go to. It changes nothing, but for
+a small object that it writes there and takes away again.
 
 Exit code 20 says that something is wrong; with --strict a warning counts as well.
 

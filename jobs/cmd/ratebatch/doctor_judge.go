@@ -178,7 +178,7 @@ func judgeCommits(off []store.OffGrid, period time.Duration) []finding {
 			return append(out, finding{"commits", levelWarning, fmt.Sprintf("%d more scopes have commits that begin within a period", len(off)-i), "as above, with --all instead of --scope"})
 		}
 		out = append(out, finding{"commits", levelWarning,
-			fmt.Sprintf("scope %s: %d commits begin within a period (from %s to %s): they bill nothing, but the period that each lies in may be rated by a part of its usage, or not at all", o.Scope, o.Periods, first, end),
+			fmt.Sprintf("scope %s: %d of its commits begin within a period (from %s to %s): they bill nothing, but the period that each lies in may be rated by a part of its usage, or not at all", o.Scope, o.Periods, first, end),
 			fmt.Sprintf("'ratebatch reprocess add --scope %s --from %s --to %s --reason …', then 'ratebatch reprocess run'; where no plan is in force, 'ratebatch reset --scope %[1]s --to %[2]s --reason …'", o.Scope, first, end)})
 	}
 	if out == nil {

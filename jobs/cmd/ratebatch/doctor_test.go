@@ -58,7 +58,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	if code != 0 {
 		t.Errorf("a healthy deployment: exit %d %v", code, got)
 	}
-	for _, check := range []string{"clickhouse", "version", "settings", "clock", "schema", "plan", "metrics", "retention", "leases", "runs", "parts", "views", "exports"} {
+	for _, check := range []string{"clickhouse", "version", "settings", "clock", "schema", "plan", "metrics", "retention", "commits", "leases", "runs", "parts", "views", "exports"} {
 		if !strings.HasPrefix(got[check], levelOK) {
 			t.Errorf("%s is %q", check, got[check])
 		}
@@ -69,13 +69,15 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	}
 
 	// A lease whose holder died, a run that was killed, too many parts, a view that
-	// somebody stopped: warnings.
+	// somebody stopped, a commit between two periods: warnings.
+	sql("INSERT INTO period_commits (scope, begin, end, revision, kind, run_id) SELECT 'alpha', '2026-11-01 01:30:00', '2026-11-01 02:30:00', 1, 'rated', generateUUIDv4()")
 	sql("INSERT INTO leases (name, holder, state, claimed_at, beat_at) VALUES ('rate', 'elsewhere boot 1 1 run', 'claimed', now64(6) - 4000, now64(6) - 3600)")
 	sql("INSERT INTO job_runs (run_id, job, state, host, started_at) VALUES (generateUUIDv4(), 'rate', 'running', 'node7', now64(6) - INTERVAL 2 DAY)")
 	sql("SYSTEM STOP MERGES watermarks")
 	sql("INSERT INTO watermarks (region, complete_until) SELECT toString(number), now() FROM numbers(310) SETTINGS max_block_size = 1, min_insert_block_size_rows = 1, min_insert_block_size_bytes = 1, max_insert_threads = 1")
 	sql("SYSTEM STOP VIEW port_volume_hourly_refresh")
 	code, got = doctor()
+	wantFinding(t, got, "commits", "scope alpha: 1 of its commits begin within a period (from 2026-11-01T01:00:00Z to 2026-11-01T02:00:00Z)")
 	wantFinding(t, got, "leases", "lease rate: its holder (elsewhere boot 1 1 run) has been silent")
 	wantFinding(t, got, "runs", "on node7 and never ended")
 	wantFinding(t, got, "parts", "of watermarks has 31")

@@ -34,6 +34,45 @@ func TestTheFirstRunSettlesPeriods(t *testing.T) {
 	}
 }
 
+// A closed month keeps the length of the periods that it was rated in: whoever
+// asks for them again after the length changed is refused, nobody is charged twice.
+func TestAClosedMonthKeepsItsPeriodLength(t *testing.T) {
+	b := newBilled(t)
+	b.rate()
+	b.must("reprocess", "add", "--scope", "beta", "--from", "2026-11-30T21:00:00Z", "--to", "2026-11-30T22:00:00Z", "--reason", "x", "--now", at)
+	b.must("close", "--month", "2026-11", "--now", at)
+	b.must("reset", "--all", "--to", "2026-12-01", "--reason", "longer periods", "--yes", "--now", at)
+	b.must("settings", "set", "period", "4h", "--reason", "longer periods")
+	b.plan("4.00", "--from", "2026-11-30", "--force", "--reason", "a period has four hours")
+	b.usage("alpha", "2026-12-01 02:00:00", 6, "3600", "2026-11-28 00:00:00")
+	b.must("watermark", "--region", "one", "--until", "2026-12-01T08:00:00Z")
+	const later = "2026-12-01T18:00:00Z"
+	b.must("rate", "--now", later)
+	b.owe("alpha 12, beta 3") // four hours of November at 1, and two periods of four hours; beta's half the time, up to 02:00
+	b.fails(ratebatch.ExitHalted, "scope alpha: 2026-11-30T20:00:00Z/2026-11-30T21:00:00Z: rated as a period of 1h0m0s, not 4h0m0s",
+		"backfill", "--scope", "alpha", "--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T00:00:00Z", "--reason", "y", "--now", later)
+	b.fails(ratebatch.ExitHalted, "not made of whole periods of 4h0m0s", "reprocess", "run", "--now", later)
+	b.owe("alpha 12, beta 3")
+	if out := b.must("reprocess", "list", "--all"); strings.Count(out, "failed") != 2 {
+		t.Errorf("schedules:\n%s", out)
+	}
+	b.must("backfill", "--scope", "alpha", "--from", "2026-12-01", "--to", "2026-12-01T08:00:00Z", "--reason", "y", "--now", later)
+	b.owe("alpha 12, beta 3")
+
+	// A longer period that only reaches into what is asked for is found too.
+	b.sql("INSERT INTO period_commits (scope, begin, end, revision, kind, run_id) SELECT 'gamma', '2026-11-28 00:00:00', '2026-11-29 00:00:00', 1, 'rated', generateUUIDv4()")
+	from := time.Date(2026, 11, 28, 20, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		from   time.Time
+		scopes []string
+		want   string
+	}{{from, nil, "gamma"}, {from, []string{"alpha", "gamma"}, "gamma"}, {from, []string{"alpha"}, ""}, {from.Add(4 * time.Hour), []string{"gamma"}, ""}} {
+		if scope, p, err := b.s.OtherPeriod(t.Context(), 4*time.Hour, tt.from, tt.from.Add(4*time.Hour), tt.scopes...); err != nil || scope != tt.want {
+			t.Errorf("of another length from %s on, of %v: %q %s (%v), want %q", tt.from, tt.scopes, scope, p, err, tt.want)
+		}
+	}
+}
+
 // How many scopes a dry run names: those that have something due.
 func TestDryRunCountsScopesThatAreDue(t *testing.T) {
 	b := newBilled(t)

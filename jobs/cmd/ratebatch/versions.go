@@ -52,8 +52,10 @@ func (p *program) applyCmd(v versioned) *cobra.Command {
 		Use:   "apply FILE",
 		Short: "Check a " + v.noun + " and store it as the next version",
 		Long: `Apply checks the file and stores it as an immutable version that is in force
-for periods that begin at or after --from (the next full hour by default). Of
-versions that overlap the one applied last counts. Applying what is already in
+for periods that begin at or after --from (the next full hour by default): a
+period is rated as a whole by what is in force at its begin, so a --from or --to
+within a period counts from the next one on. Of versions that overlap the one
+applied last counts. Applying what is already in
 force does nothing.
 
 A version that changes what already rated periods were priced by needs --force
@@ -67,8 +69,8 @@ and --reason; those periods keep their prices until they are reprocessed.
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.from, "from", "", "first moment in force (RFC 3339 or a date, UTC); default: the next full hour, or everything for the first version")
-	f.StringVar(&o.to, "to", "", "first moment no longer in force; default: open")
+	f.StringVar(&o.from, "from", "", "periods that begin then or later (RFC 3339 or a date, UTC); default: the next full hour, or everything for the first version")
+	f.StringVar(&o.to, "to", "", "periods that begin then or later are no longer rated by it; default: open")
 	f.StringVar(&o.note, "note", "", "why, for whoever reads the list of versions")
 	f.BoolVar(&o.force, "force", false, "change what already rated periods were priced by")
 	f.StringVar(&o.reason, "reason", "", "why, with --force")
