@@ -1,6 +1,7 @@
 package exporter_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ratebatch/ratebatch/exporter"
+	"github.com/ratebatch/ratebatch/exporter/bucket"
 	"github.com/ratebatch/ratebatch/exporter/exporttest"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
@@ -220,5 +222,45 @@ func TestADeliveryThatWasNotRecordedIsRecordedByTheNextRun(t *testing.T) {
 				t.Errorf("%s: %+v, %d records, want 1", mechanism, r, records())
 			}
 		}
+	}
+}
+
+// during is a place at whose first write something else happens.
+type during struct {
+	bucket.Bucket
+
+	do func()
+}
+
+func (b *during) Create(ctx context.Context, name string) (bucket.Writer, error) {
+	if b.do != nil {
+		b.do()
+		b.do = nil
+	}
+	return b.Bucket.Create(ctx, name)
+}
+
+// What is committed or closed while an export runs is not in it, and does not
+// count as exported.
+func TestWhatHappensDuringAnExportIsNotExported(t *testing.T) {
+	s := openStore(t)
+	in := input(t, s, t.TempDir())
+	rate(t, s, "2026-03", 1, map[string]string{"vm-1": "10"})
+	export(t, in)
+	rate(t, s, "2026-03", 2, map[string]string{"vm-1": "11"})
+	in.Bucket = &during{in.Bucket, func() {
+		rate(t, s, "2026-03", 3, map[string]string{"vm-1": "12"})
+		exporttest.Close(t, s, "2026-03", 1)
+	}}
+	if r := export(t, in); r.Totals["EUR"] != "11" {
+		t.Errorf("%+v", r)
+	}
+	months, err := s.LineMonths(t.Context())
+	if err != nil || len(months) != 1 || !months[0].Closed || !months[0].Exported.Before(months[0].ClosedAt) {
+		t.Errorf("the close counts as exported: %+v (%v)", months, err)
+	}
+	// The place shows revision 2, which revision 3 superseded.
+	if x, err := s.Superseded(t.Context(), time.Now().Add(time.Hour), true); err != nil || x.Removable != 0 {
+		t.Errorf("%d commits may be removed (%v)", x.Removable, err)
 	}
 }

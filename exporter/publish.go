@@ -96,7 +96,7 @@ func (e *export) record(ctx context.Context, m *Manifest, text []byte) error {
 	}
 	return e.Store.RecordExport(ctx, store.Export{Delivery: m.Delivery, Dataset: m.Dataset, Mechanism: string(m.Mechanism), Location: e.Bucket.Location(), Month: e.Month,
 		Begin: m.State.Begin, End: m.State.End, Commits: m.State.Commits, CommitDigest: m.State.CommitDigest, Files: uint32(len(files)), Rows: rows,
-		Totals: totals, ManifestSHA256: hex.EncodeToString(sum[:]), RunID: e.RunID})
+		Totals: totals, ManifestSHA256: hex.EncodeToString(sum[:]), RunID: e.RunID, AsOf: e.window.AsOf})
 }
 
 // unchanged ends an export that finds its state delivered already: it looks at

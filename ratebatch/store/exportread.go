@@ -144,6 +144,10 @@ type Export struct {
 	Totals         map[string]decimal.Decimal
 	ManifestSHA256 string
 	RunID          uuid.UUID
+	// AsOf is the moment whose state was delivered, by the server's clock. It is
+	// what exported_at keeps: what was committed or closed while the export ran is
+	// not in it.
+	AsOf time.Time
 }
 
 // RecordExport writes down a delivery. The token makes a repetition within one
@@ -151,7 +155,7 @@ type Export struct {
 func (s *Store) RecordExport(ctx context.Context, e Export) error {
 	token := "export:" + e.RunID.String() + ":" + e.Location + ":" + e.Dataset + ":" + e.Delivery
 	ctx = Settings(ctx, map[string]any{"insert_deduplication_token": token, "async_insert": 0})
-	batch, err := s.conn.PrepareBatch(ctx, "INSERT INTO exports (delivery, dataset, mechanism, location, month, begin, end, commits, commits_digest, files, rows, totals, manifest_sha256, run_id)")
+	batch, err := s.conn.PrepareBatch(ctx, "INSERT INTO exports (delivery, dataset, mechanism, location, month, begin, end, commits, commits_digest, files, rows, totals, manifest_sha256, run_id, exported_at)")
 	if err != nil {
 		return describe(err)
 	}
@@ -160,7 +164,7 @@ func (s *Store) RecordExport(ctx context.Context, e Export) error {
 		totals = map[string]decimal.Decimal{}
 	}
 	err = batch.Append(e.Delivery, e.Dataset, e.Mechanism, e.Location, e.Month, e.Begin, e.End, e.Commits, e.CommitDigest,
-		e.Files, e.Rows, totals, e.ManifestSHA256, e.RunID)
+		e.Files, e.Rows, totals, e.ManifestSHA256, e.RunID, e.AsOf)
 	if err != nil {
 		return err
 	}
