@@ -186,6 +186,28 @@ type carryLook struct {
 	scopes, changed uint64
 }
 
+// Unsettled counts the periods of a month whose lines have to change because what
+// was used before them has: a run that died, or another shard, has not rated them
+// again yet. To freeze them would freeze the wrong tier, minimum or cap.
+func (j *Job) Unsettled(ctx context.Context, month ratebatch.Month) (int, error) {
+	t, err := j.readTerms(ctx)
+	if err != nil {
+		return 0, err
+	}
+	tiered, err := t.tiered()
+	if err != nil || len(tiered) == 0 {
+		return 0, err
+	}
+	changed, _, err := j.changedCarries(ctx, tiered)
+	n := 0
+	for _, w := range changed {
+		if month.Contains(w.First) {
+			n++
+		}
+	}
+	return n, err
+}
+
 // changedCarries looks at the months of scopes in which something was committed
 // since the last look and lists the periods whose lines have to change, one window
 // each.

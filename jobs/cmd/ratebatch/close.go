@@ -17,7 +17,15 @@ import (
 
 func (p *program) closingJob(s *store.Store, o rate.Options) *closing.Job {
 	return &closing.Job{Store: s, Log: p.log, Period: o.Period, Calendar: o.Calendar, Author: author(), Windows: func(ctx context.Context, month ratebatch.Month) (closing.Windows, error) {
-		active, disabled, err := (&rate.Job{Store: s, Log: p.log, Options: o}).MonthWindows(ctx, month)
+		job := &rate.Job{Store: s, Log: p.log, Options: o}
+		unsettled, err := job.Unsettled(ctx, month)
+		if err != nil {
+			return closing.Windows{}, err
+		}
+		if unsettled > 0 {
+			return closing.Windows{}, &ratebatch.TryAgainError{Err: fmt.Errorf("%d periods of month %s are not settled: what was used before them has changed since they were rated", unsettled, month), Hint: "run 'ratebatch rate' first"}
+		}
+		active, disabled, err := job.MonthWindows(ctx, month)
 		return closing.Windows{Active: active, Disabled: disabled}, err
 	}}
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/uuid"
 
 	"github.com/ratebatch/ratebatch/jobs/reprocess"
@@ -130,4 +132,42 @@ func TestALookTakesNoHintBack(t *testing.T) {
 	if got := b.text("SELECT toString(groupArray(month)) FROM plain_now"); got != "[]" {
 		t.Errorf("plain months after an attempt with commits was voided: %s, want none", got)
 	}
+}
+
+// killedBeforeCarries is a connection of a run that dies before it settles what
+// its commits have changed behind them.
+type killedBeforeCarries struct {
+	driver.Conn
+	asked int
+}
+
+func (c *killedBeforeCarries) Query(ctx context.Context, query string, args ...any) (driver.Rows, error) {
+	if strings.Contains(query, "-- name:    carry_since\n") {
+		if c.asked++; c.asked > 1 { // the first is before late usage is rated
+			return nil, errors.New("killed")
+		}
+	}
+	return c.Conn.Query(ctx, query, args...)
+}
+
+// A month is not frozen with tiers that are not settled.
+func TestCloseWaitsForCarriesToBeSettled(t *testing.T) {
+	b := newBilled(t)
+	b.begin(faultJob{plan: shardPlan, prepare: func(b *billed) {
+		b.rateWhole("hold")
+		b.usage("beta", "2026-11-30 21:00:00", 1, "3600", "2099-01-01 00:00:00")
+		b.usage("gamma", "2026-11-30 21:00:00", 2, "3600", "2026-11-28 00:00:00")
+	}})
+	err := rateOnce("reprocess")(t.Context(), b.program(), store.New(&killedBeforeCarries{Conn: b.e.Conn()}, b.e.Database()))
+	if err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatalf("the run did not die: %v", err)
+	}
+	b.sql("TRUNCATE TABLE leases")
+	before := b.owes()
+	b.fails(ratebatch.ExitTryAgain, "are not settled", "close", "--month", "2026-11", "--now", at, "--first-period", "usage")
+	b.rateWhole("reprocess")
+	if b.owes() == before {
+		t.Error("there was nothing to settle")
+	}
+	b.must("close", "--month", "2026-11", "--now", at, "--first-period", "usage")
 }
