@@ -270,10 +270,16 @@ func readDay(ctx context.Context, s *store.Store, w store.CostWindow) (cells []c
 	}
 }
 
+// stateDiffers says that lines of a scope, of some scope if it is empty, are not
+// those of its commits.
 func stateDiffers(w store.CostWindow, scope string) error {
-	return &apiError{status: http.StatusInternalServerError, code: "state_differs",
-		message: fmt.Sprintf("the lines of project %s from %s to %s are not those that were committed", scope, w.From.Format(time.RFC3339), w.To.Format(time.RFC3339)),
-		hint:    "no figure is shown; look with 'ratebatch reconcile'"}
+	of := ""
+	if scope != "" {
+		of = " of project " + scope
+	}
+	text := "the lines%s from " + w.From.Format(time.RFC3339) + " to " + w.To.Format(time.RFC3339) + " are not those that were committed"
+	return &apiError{status: http.StatusInternalServerError, code: "state_differs", message: fmt.Sprintf(text, of), scope: scope, unnamed: fmt.Sprintf(text, ""),
+		hint: "no figure is shown; look with 'ratebatch reconcile'"}
 }
 
 func currencies(commits []store.CostCommit) []string {

@@ -468,11 +468,11 @@ func (s *Server) scopeCosts(ctx context.Context, c *call, w store.CostWindow, sc
 	return c.store.InstanceCosts(ctx, w, scope, x.ID)
 }
 
-// agrees compares a scope's lines with its commits; a run may commit meanwhile,
-// so a difference is looked at twice.
+// agrees compares a scope's lines with its commits, those of all scopes if it is
+// empty; a run may commit meanwhile, so a difference is looked at twice.
 func agrees(ctx context.Context, st *store.Store, w store.CostWindow, scope string) error {
 	for range 2 {
-		ok, err := st.ScopeAgrees(ctx, w, scope)
+		ok, err := st.LinesAgree(ctx, w, scope)
 		if err != nil || ok {
 			return err
 		}

@@ -16,6 +16,19 @@ type apiError struct {
 	message string
 	hint    string
 	cause   error // for the log only
+
+	scope   string // that message names; empty: none
+	unnamed string // message without it
+}
+
+// to is the error as one may see it: a project's token sees no other's name.
+func (e *apiError) to(id Identity) *apiError {
+	if id.Project == "" || e.scope == "" || e.scope == id.Project {
+		return e
+	}
+	out := *e
+	out.message = e.unnamed
+	return &out
 }
 
 func (e *apiError) Error() string {
@@ -34,6 +47,10 @@ func badRequest(message, hint string) *apiError {
 
 func notFound(message string) *apiError {
 	return &apiError{status: http.StatusNotFound, code: "not_found", message: message}
+}
+
+func conflict(message, hint string) *apiError {
+	return &apiError{status: http.StatusConflict, code: "changed", message: message, hint: hint}
 }
 
 var errForbidden = &apiError{status: http.StatusForbidden, code: "forbidden", message: "this is not shown to a token of one project"}

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
 
 	"github.com/ratebatch/ratebatch/exporter"
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -46,11 +46,17 @@ type lineList struct {
 	Next  *string   `json:"next_cursor"`
 }
 
-// cursor is a place between two lines. It is bound to nothing else: with other
-// filters it is a place in another list.
-func parseCursor(text string) (*store.LineCursor, error) {
+// cursor is a place between two lines, and the state of the window that they
+// are of: pages of two states would add up to what was never anybody's price. It
+// is bound to nothing else: with other filters it is a place in another list.
+type cursor struct {
+	store.LineCursor
+	State string `json:"v"`
+}
+
+func parseCursor(text string) (*cursor, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	var at store.LineCursor
+	var at cursor
 	if err == nil {
 		err = json.Unmarshal(raw, &at)
 	}
@@ -87,10 +93,12 @@ func (s *Server) lines(ctx context.Context, c *call) (any, error) {
 		}
 		page.Instance = id.String()
 	}
+	var after *cursor
 	if text := c.get("cursor"); text != "" {
-		if page.After, err = parseCursor(text); err != nil {
+		if after, err = parseCursor(text); err != nil {
 			return nil, err
 		}
+		page.After = &after.LineCursor
 	}
 	closed, err := closedMonths(ctx, c.store)
 	if err != nil {
@@ -106,8 +114,14 @@ func (s *Server) lines(ctx context.Context, c *call) (any, error) {
 		}
 	}
 	page.CostWindow = costWindow(b.calendar, closed, w.from, w.to)
-	if page.After == nil {
-		if err := s.linesAgree(ctx, c, page); err != nil {
+	if err := s.linesAgree(ctx, c, b.calendar, page.CostWindow, page.Scope); err != nil {
+		return nil, err
+	}
+	// Before the first page is read and after each later one: a rating meanwhile is
+	// noticed with the next page at the latest.
+	var state string
+	if after == nil {
+		if state, err = c.store.LineState(ctx, page.CostWindow, page.Scope); err != nil {
 			return nil, err
 		}
 	}
@@ -115,9 +129,17 @@ func (s *Server) lines(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if after != nil {
+		if state, err = c.store.LineState(ctx, page.CostWindow, page.Scope); err != nil {
+			return nil, err
+		}
+		if state != after.State {
+			return nil, conflict("lines of this window were rated again since the first page", "begin again without cursor; pages of both would not add up")
+		}
+	}
 	out := lineList{Begin: w.from, End: w.to, Lines: []line{}}
 	if len(list) > limit {
-		raw, err := json.Marshal(places[limit-1])
+		raw, err := json.Marshal(cursor{places[limit-1], state})
 		if err != nil {
 			return nil, err
 		}
@@ -136,17 +158,29 @@ func (s *Server) lines(ctx context.Context, c *call) (any, error) {
 	return out, nil
 }
 
+// comparedLines is up to how many lines of a window are compared with their
+// commits each time that some of them are shown, which takes a tenth of a second.
+// For more than that the sums vouch that were compared when their days were read.
+const comparedLines = 2_000_000
+
 // linesAgree compares the lines that a list is taken from with their commits.
-func (s *Server) linesAgree(ctx context.Context, c *call, page store.LinePage) error {
-	if page.Scope != "" {
-		return agrees(ctx, c.store, page.CostWindow, page.Scope)
+func (s *Server) linesAgree(ctx context.Context, c *call, calendar ratebatch.Calendar, w store.CostWindow, scope string) error {
+	if scope == "" {
+		list, err := s.costs.read(ctx, c.store, calendar, w.From, w.To)
+		if err != nil {
+			return err
+		}
+		lines := uint64(0)
+		for _, d := range list {
+			for _, x := range d.cells {
+				lines += x.Lines
+			}
+		}
+		if lines > comparedLines {
+			return nil
+		}
 	}
-	b, err := readBilling(ctx, c.store)
-	if err != nil {
-		return err
-	}
-	_, err = s.costs.read(ctx, c.store, b.calendar, page.From, page.To)
-	return err
+	return agrees(ctx, c.store, w, scope)
 }
 
 func commitOf(l *store.FoundLine) store.CommitID {
@@ -190,39 +224,30 @@ func (s *Server) explain(ctx context.Context, c *call) (any, error) {
 	if scope == "" || begin.IsZero() {
 		return nil, badRequest("project or begin is missing", "give those of the line; they make it quick to find")
 	}
-	value, err := s.Explain(ctx, c.store, id.String(), scope, begin)
-	if errors.Is(err, ErrNoLine) {
-		return nil, notFound("there is no such line; if it was rated again, its period has other lines now")
-	}
-	if err != nil || c.id.Project == "" {
-		return value, err
-	}
-	return ownRules(value, c.id.Project)
-}
-
-// ownRules leaves out of an explanation what it says of other projects' rules.
-func ownRules(value any, project string) (any, error) {
-	raw, err := json.Marshal(value)
+	b, err := readBilling(ctx, c.store)
 	if err != nil {
 		return nil, err
 	}
-	var out map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &out); err != nil {
+	closed, err := closedMonths(ctx, c.store)
+	if err != nil {
 		return nil, err
 	}
-	for _, key := range []string{"rules_that_counted", "rules_that_did_not"} {
-		var list []string
-		if err := json.Unmarshal(out[key], &list); err != nil {
-			return nil, err
-		}
-		list = slices.DeleteFunc(list, func(text string) bool {
-			return strings.Contains(text, "scope ") && !strings.Contains(text, "scope "+project+":")
-		})
-		if out[key], err = json.Marshal(some(list)); err != nil {
-			return nil, err
-		}
+	if err := agrees(ctx, c.store, costWindow(b.calendar, closed, begin, begin.Add(time.Second)), scope); err != nil {
+		return nil, err
 	}
-	return out, nil
+	value, err := s.Explain(ctx, c.store, LineRef{ID: id, Scope: scope, Begin: begin, Project: c.id.Project})
+	if errors.Is(err, ErrNoLine) {
+		return nil, notFound("there is no such line; if it was rated again, its period has other lines now")
+	}
+	return value, err
+}
+
+// LineRef names a line that is to be explained, and who asks.
+type LineRef struct {
+	ID      uuid.UUID
+	Scope   string
+	Begin   time.Time
+	Project string // the only one that is shown anything of; empty: all
 }
 
 // ErrNoLine says that Options.Explain knows no such line.

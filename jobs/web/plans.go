@@ -124,10 +124,10 @@ func planOf(p *plan.Plan, scope string) *plan.Plan {
 	out := *p
 	out.Description = ""
 	out.Modules = slices.DeleteFunc(slices.Clone(p.Modules), func(m plan.Module) bool { return other(m.Scope) })
-	out.Expressions = slices.DeleteFunc(slices.Clone(p.Expressions), func(e plan.Expression) bool { return other(e.Scope) || namesScopes(e.When) || namesScopes(e.Price) })
+	out.Expressions = slices.DeleteFunc(slices.Clone(p.Expressions), func(e plan.Expression) bool { return other(e.Scope) || NamesProjects(e.When) || NamesProjects(e.Price) })
 	out.Discounts = slices.DeleteFunc(slices.Clone(p.Discounts), func(d plan.Discount) bool { return other(d.Scope) })
 	out.Charges = slices.DeleteFunc(slices.Clone(p.Charges), func(x plan.Charge) bool { return other(x.Scope) })
-	if namesScopes(p.Skip) {
+	if NamesProjects(p.Skip) {
 		out.Skip = ""
 	}
 	out.Services = slices.Clone(p.Services)
@@ -135,23 +135,27 @@ func planOf(p *plan.Plan, scope string) *plan.Plan {
 		x := &out.Services[i]
 		x.Mappings, x.Thresholds = mappings(x.Mappings), thresholds(x.Thresholds)
 		x.Tiers = slices.DeleteFunc(slices.Clone(x.Tiers), func(t plan.Tiers) bool { return other(t.Scope) })
-		if namesScopes(x.Skip) {
+		if NamesProjects(x.Skip) {
 			x.Skip = ""
 		}
 		x.Fields = slices.Clone(x.Fields)
 		for j := range x.Fields {
 			f := &x.Fields[j]
 			f.Mappings, f.Thresholds = mappings(f.Mappings), thresholds(f.Thresholds)
-			if f.Name == "project_id" || f.Name == "scope" { // values of such a field are other projects' ids
-				f.Mappings = slices.DeleteFunc(f.Mappings, func(m plan.Mapping) bool { return m.Value != scope })
-			}
+			f.Mappings = slices.DeleteFunc(f.Mappings, func(m plan.Mapping) bool { return OfOthers(plan.Rule{Field: f.Name, Value: m.Value}, scope) })
 		}
 	}
 	return &out
 }
 
-// namesScopes says whether a condition may hold other projects' ids.
-func namesScopes(text string) bool {
+// OfOthers says whether a rule is other projects' only, or names one: values of
+// the field project_id are projects' ids.
+func OfOthers(r plan.Rule, project string) bool {
+	return r.Scope != "" && r.Scope != project || (r.Field == "project_id" || r.Field == "scope") && r.Value != project
+}
+
+// NamesProjects says whether a condition may hold other projects' ids.
+func NamesProjects(text string) bool {
 	return strings.Contains(text, "scope") || strings.Contains(text, "project")
 }
 

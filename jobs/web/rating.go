@@ -268,7 +268,11 @@ func (s *Server) unpriced(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := c.store.UnpricedUsage(ctx, costWindow(b.calendar, closed, w.from, w.to), only, limit, offset)
+	cw := costWindow(b.calendar, closed, w.from, w.to)
+	if err := s.linesAgree(ctx, c, b.calendar, cw, only); err != nil {
+		return nil, err
+	}
+	list, total, err := c.store.UnpricedUsage(ctx, cw, only, limit, offset)
 	if err != nil {
 		return nil, err
 	}

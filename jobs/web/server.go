@@ -23,13 +23,14 @@ type Limits struct {
 	Rate       float64       // requests a second and client
 	Burst      int           // requests a client may send at once
 	Concurrent int           // requests that are answered at a time
+	Downloads  int           // downloads at a time, beside these
 	Timeout    time.Duration // of one answer
 	Download   time.Duration // of one download
 }
 
 // DefaultLimits suit a few hundred people who look at pages, each of which asks
 // for up to a dozen answers.
-var DefaultLimits = Limits{Rate: 20, Burst: 100, Concurrent: 16, Timeout: 30 * time.Second, Download: 30 * time.Minute}
+var DefaultLimits = Limits{Rate: 20, Burst: 100, Concurrent: 16, Downloads: 4, Timeout: 30 * time.Second, Download: 30 * time.Minute}
 
 // Options are what a Server works with.
 type Options struct {
@@ -46,7 +47,7 @@ type Options struct {
 	// Status says what `ratebatch status --late` says.
 	Status func(context.Context, *store.Store) (any, error)
 	// Explain says what `ratebatch explain` says of one line.
-	Explain func(ctx context.Context, s *store.Store, line, scope string, begin time.Time) (any, error)
+	Explain func(context.Context, *store.Store, LineRef) (any, error)
 }
 
 // Server answers the API.
@@ -54,7 +55,8 @@ type Server struct {
 	Options
 	costs    *costCache
 	limiter  *limiter
-	slots    chan struct{}
+	slots    chan struct{} // of answers
+	files    chan struct{} // of downloads, which last as long as a client takes to read
 	mux      *http.ServeMux
 	months   monthCache
 	statuses kept[any]
@@ -70,7 +72,7 @@ func New(o Options) *Server {
 	if o.Limits == (Limits{}) {
 		o.Limits = DefaultLimits
 	}
-	s := &Server{Options: o, limiter: newLimiter(o.Limits), slots: make(chan struct{}, o.Limits.Concurrent), mux: http.NewServeMux()}
+	s := &Server{Options: o, limiter: newLimiter(o.Limits), slots: make(chan struct{}, o.Limits.Concurrent), files: make(chan struct{}, max(1, o.Limits.Downloads)), mux: http.NewServeMux()}
 	s.costs = newCostCache()
 	s.used24 = map[string]*kept[topUsed]{"cpu": {}, "memory": {}, "network": {}, "disk": {}}
 	s.routes()
@@ -120,7 +122,7 @@ func (s *Server) routes() {
 		s.mux.Handle(method+" "+prefix+path, s.api(r.params, r.answer))
 	}
 	s.mux.HandleFunc("GET "+prefix+"/health", s.health)
-	s.mux.Handle("GET "+prefix+"/costs/download", s.guarded(http.HandlerFunc(s.download)))
+	s.mux.Handle("GET "+prefix+"/costs/download", s.guarded(s.files, http.HandlerFunc(s.download)))
 	s.mux.HandleFunc(prefix+"/", func(w http.ResponseWriter, r *http.Request) {
 		// The mux sends another method here as well.
 		probe := r.Clone(r.Context())
@@ -142,8 +144,9 @@ func (s *Server) Handler() http.Handler {
 	return s.recovering(s.secured(s.mux))
 }
 
-// guarded lets only those through who may ask, and not too often.
-func (s *Server) guarded(next http.Handler) http.Handler {
+// guarded lets only those through who may ask, and not too often; as many at a
+// time as there are slots.
+func (s *Server) guarded(slots chan struct{}, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, ok := s.Auth.Identify(r)
 		client := clientOf(r)
@@ -161,15 +164,33 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 			s.fail(w, r, &apiError{status: http.StatusUnauthorized, code: "unauthorized", message: "this needs a token", hint: "send Authorization: Bearer TOKEN"})
 			return
 		}
+		wait := time.NewTimer(s.Limits.Timeout)
+		defer wait.Stop()
 		select {
-		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-wait.C:
+			s.fail(w, r, &apiError{status: http.StatusServiceUnavailable, code: "unavailable", message: "as many requests as the server answers at a time are running", hint: "ask again later"})
+			return
 		case <-r.Context().Done():
 			return
+		}
+		if slots == s.slots {
+			readWithin(w, s.Limits.Timeout)
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), identityKey{}, id)))
 	})
 }
+
+// readWithin bounds how long a client may take to read an answer that is made
+// within a time: one that does not read must not keep a slot of the others.
+func readWithin(w http.ResponseWriter, made time.Duration) {
+	// Only a test's writer has no deadlines, and it waits for nobody.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(made + 2*time.Minute))
+}
+
+// answerWithin bounds how long a handler of Limit may take for an answer.
+const answerWithin = 2 * time.Minute
 
 // Limit bounds how often each client may ask another handler, and how many
 // requests it answers at a time; panics end one request.
@@ -186,6 +207,7 @@ func (s *Server) Limit(next http.Handler) http.Handler {
 		case <-r.Context().Done():
 			return
 		}
+		readWithin(w, answerWithin)
 		next.ServeHTTP(w, r)
 	}))
 }
@@ -200,7 +222,7 @@ func IdentityOf(r *http.Request) Identity {
 
 // api answers one endpoint with JSON.
 func (s *Server) api(params []string, answer route) http.Handler {
-	return s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return s.guarded(s.slots, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Timeout)
 		defer cancel()
 		c := &call{Request: r, id: IdentityOf(r), now: s.Now().UTC()}
@@ -213,7 +235,7 @@ func (s *Server) api(params []string, answer route) http.Handler {
 			value, err = answer(ctx, c)
 		}
 		if err != nil {
-			s.fail(w, r, asAPIError(ctx, err))
+			s.fail(w, r, asAPIError(ctx, err).to(c.id))
 			return
 		}
 		body, err := encode(value)

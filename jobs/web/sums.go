@@ -2,6 +2,8 @@ package web
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/shopspring/decimal"
@@ -69,15 +71,45 @@ func Windows(ctx context.Context, st *store.Store, from, to time.Time) ([]store.
 	return out, nil
 }
 
+// Agree compares the lines of windows with their commits, those of all scopes if
+// scope is empty. Whoever reads lines and not kept sums asks it each time.
+func Agree(ctx context.Context, st *store.Store, windows []store.CostWindow, scope string) error {
+	for _, w := range windows {
+		if err := agrees(ctx, st, w, scope); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Currencies are the currencies that lines of windows are priced in, of the
+// scopes that of names.
+func Currencies(ctx context.Context, st *store.Store, windows []store.CostWindow, of func(scope string) bool) ([]string, error) {
+	found := map[string]bool{}
+	for _, w := range windows {
+		commits, err := st.CostCommits(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range commits {
+			if x.Lines > 0 && of(x.Scope) {
+				found[x.Currency] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
 // Month is the billing month at a moment, and the length of a period.
 func Month(ctx context.Context, st *store.Store, at time.Time) (ratebatch.Month, time.Duration, error) {
 	b, err := readBilling(ctx, st)
 	return b.calendar.MonthAt(at), b.period, err
 }
 
-// PublicError is what may be said of an error, and the status to say it with.
-func PublicError(ctx context.Context, err error) (status int, message string) {
-	e := asAPIError(ctx, err)
+// PublicError is what may be said of an error to someone, and the status to say
+// it with.
+func PublicError(ctx context.Context, err error, id Identity) (status int, message string) {
+	e := asAPIError(ctx, err).to(id)
 	if e.hint != "" {
 		return e.status, e.message + ": " + e.hint
 	}

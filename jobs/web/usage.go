@@ -211,7 +211,7 @@ func (s *Server) instance(ctx context.Context, c *call) (any, error) {
 	if out.History, err = c.store.InstanceHistory(ctx, found.ID, c.id.Project); err != nil {
 		return nil, err
 	}
-	if out.Instance.Host, err = c.store.InstanceHost(ctx, found.Region, found.ID, c.now.Add(-7*24*time.Hour).Truncate(time.Hour)); err != nil {
+	if out.Instance.Host, err = c.store.InstanceHost(ctx, found.Region, found.ID, c.id.Project, c.now.Add(-7*24*time.Hour).Truncate(time.Hour)); err != nil {
 		return nil, err
 	}
 	names, err := projectNames(ctx, c.store)

@@ -17,15 +17,18 @@ type FoundLine struct {
 	RunID uuid.UUID
 }
 
-// LineFilter narrows FindLines; empty texts mean any.
+// LineFilter narrows FindLines to a window of one scope; an empty metric or
+// resource means any.
 type LineFilter struct {
+	CostWindow
 	Scope, Metric, Resource string
-	From, To                time.Time
 }
 
 // FindLines hands each line of the filter to found until it returns false.
 func (s *Store) FindLines(ctx context.Context, f LineFilter, found func(FoundLine) bool) error {
-	rows, err := s.Rows(ctx, "find_lines", Params{"scope": f.Scope, "from": f.From, "to": f.To, "metric": f.Metric, "resource": f.Resource})
+	p := f.params()
+	p["scope"], p["metric"], p["resource"] = f.Scope, f.Metric, f.Resource
+	rows, err := s.Rows(ctx, "find_lines", p)
 	if err != nil {
 		return err
 	}

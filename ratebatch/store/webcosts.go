@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -123,14 +124,23 @@ func (s *Store) InstanceCosts(ctx context.Context, w CostWindow, scope string, i
 	})
 }
 
-// ScopeAgrees says whether a scope's lines in a window are those that its
-// commits state, by count and total.
-func (s *Store) ScopeAgrees(ctx context.Context, w CostWindow, scope string) (bool, error) {
+// LinesAgree says whether the lines of a window are those that its commits
+// state, commit by commit, by count and total; of one scope, or of all if it is
+// empty.
+func (s *Store) LinesAgree(ctx context.Context, w CostWindow, scope string) (bool, error) {
 	p := w.params()
 	p["scope"] = scope
 	var agree bool
 	err := s.Row(ctx, "web_scope_check", p, &agree)
 	return agree, err
+}
+
+// LineState changes when periods of a window get other lines than they had; of
+// one scope, or of all if it is empty. Periods that had none are left out.
+func (s *Store) LineState(ctx context.Context, w CostWindow, scope string) (string, error) {
+	var again, voids uint64
+	err := s.Row(ctx, "web_line_state", Params{"scope": scope, "from": w.From, "to": w.To}, &again, &voids)
+	return fmt.Sprintf("%d.%d.%d", again, voids, w.Closed), err
 }
 
 // LinePage says which page of lines is read.

@@ -49,11 +49,11 @@ func (s *Store) InstanceHistory(ctx context.Context, id uuid.UUID, project strin
 	return Collect(ctx, s, "web_instance_history", Params{"instance": id, "project": project}, scanInstance)
 }
 
-// InstanceHost is the host an instance was on last, empty if none is known
-// since a moment.
-func (s *Store) InstanceHost(ctx context.Context, region string, id uuid.UUID, since time.Time) (string, error) {
+// InstanceHost is the host an instance was on last, while it was a project's if
+// one is named; empty if none is known since a moment.
+func (s *Store) InstanceHost(ctx context.Context, region string, id uuid.UUID, project string, since time.Time) (string, error) {
 	var host string
-	err := s.Row(ctx, "web_instance_host", Params{"region": region, "instance": id, "from": since.Truncate(time.Second)}, &host)
+	err := s.Row(ctx, "web_instance_host", Params{"region": region, "instance": id, "project": project, "from": since.Truncate(time.Second)}, &host)
 	return host, err
 }
 

@@ -15,9 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ratebatch/ratebatch/exporter"
+	"github.com/ratebatch/ratebatch/jobs/web"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/hashmap"
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
+	"github.com/ratebatch/ratebatch/ratebatch/plan"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -51,6 +53,8 @@ type explained struct {
 
 type explainOptions struct {
 	scope, month, begin, metric, resource string
+	current                               bool
+	project                               string // the only one that anything is shown of; empty: all
 }
 
 func newExplainCmd(p *program) *cobra.Command {
@@ -64,6 +68,8 @@ counted and those that nearly did, and the calculation to the last digit. Sample
 are shown as long as the raw tier holds them.
 
 Looking up an id reads the lines of its month; --scope and --month make it quick.
+Of a closed month it is the line that was billed; --current shows what counts since
+the month was rated again.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch explain 6f1c8f0e-8a37-5d0b-9a53-2f0a6f2d8f11 --scope web-shop --month 2013-08
@@ -87,6 +93,7 @@ Looking up an id reads the lines of its month; --scope and --month make it quick
 	f.StringVar(&o.begin, "begin", "", "begin of the line's period (RFC 3339)")
 	f.StringVar(&o.metric, "metric", "", "metric of the line")
 	f.StringVar(&o.resource, "resource", "", "resource of the line")
+	f.BoolVar(&o.current, "current", false, "of a closed month the line that counts now, not the one that was billed")
 	return cmd
 }
 
@@ -125,6 +132,9 @@ func explainLine(ctx context.Context, s *store.Store, id string, o explainOption
 		attributes = m.WithImplied(attributes, line.Scope, line.Begin)
 	}
 	trace := evaluator.Explain(&hashmap.Point{Metric: line.Metric, Scope: line.Scope, Unit: line.Unit, Qty: line.Qty, Attributes: attributes, Begin: line.Begin})
+	if o.project != "" {
+		trace = ownTrace(trace, parsed, o.project, m)
+	}
 	x := &explained{LineID: exporter.IDOf(line).String(), Region: line.Region, Scope: line.Scope, Begin: line.Begin, End: line.End, Metric: line.Metric, Resource: line.Resource,
 		Attributes: line.Attributes, Qty: line.Qty, Unit: line.Unit, Price: line.Price, Bucket: line.Bucket, Rule: line.Rule, Revision: line.Revision,
 		RunID: line.RunID.String(), Plan: parsed.Digest(), Counted: []string{}, Nearly: []string{}, Arithmetic: trace.Arithmetic, PriceNow: trace.Result.Price}
@@ -144,11 +154,36 @@ func explainLine(ctx context.Context, s *store.Store, id string, o explainOption
 		x.Arithmetic, x.PriceNow, x.Counted = tiers, price, append(x.Counted, line.Rule)
 	}
 	if x.tiered = known && m.Tiered(); x.tiered {
-		if x.Tier, x.Samples, err = source(ctx, s, m, line); err != nil {
+		if x.Tier, x.Samples, err = source(ctx, s, m, line, o.project); err != nil {
 			return nil, err
 		}
 	}
 	return x, nil
+}
+
+// ownTrace leaves out of a trace what it says of other projects: their rules,
+// and conditions that may name them. m is nil for a metric that is not known.
+func ownTrace(t hashmap.Trace, p *plan.Plan, project string, m *metric.Metric) hashmap.Trace {
+	t.Considered = slices.DeleteFunc(t.Considered, func(c hashmap.Considered) bool {
+		return web.OfOthers(c.Rule, project) || m != nil && c.Rule.Field == m.ScopeKey && c.Rule.Value != project
+	})
+	for i, text := range t.Arithmetic {
+		if strings.HasPrefix(text, "skipped: ") && web.NamesProjects(text) {
+			t.Arithmetic[i] = "skipped: by a condition of the plan"
+		}
+		for _, e := range p.Expressions {
+			head := "expression " + e.ID + ": "
+			if !strings.HasPrefix(text, head) || !web.NamesProjects(e.When) && !web.NamesProjects(e.Price) {
+				continue
+			}
+			if strings.HasPrefix(text, head+"not when ") {
+				t.Arithmetic[i] = head + "its condition does not hold"
+			} else if at := strings.LastIndex(text, " = "); at >= 0 {
+				t.Arithmetic[i] = head + "price" + text[at:]
+			}
+		}
+	}
+	return t
 }
 
 // errNoLine says that nothing matches what is known of a line.
@@ -156,7 +191,7 @@ var errNoLine = errors.New("no rated line matches")
 
 // findLine finds the one line that is meant.
 func findLine(ctx context.Context, s *store.Store, id string, o explainOptions) (*store.FoundLine, error) {
-	filter := store.LineFilter{Scope: o.scope, Metric: o.metric, Resource: o.resource, From: time.Unix(0, 0), To: store.OpenEnd}
+	filter := store.LineFilter{CostWindow: store.CostWindow{From: time.Unix(0, 0), To: store.OpenEnd}, Scope: o.scope, Metric: o.metric, Resource: o.resource}
 	if o.month != "" {
 		b, err := readBilling(ctx, s)
 		if err != nil {
@@ -185,18 +220,27 @@ func findLine(ctx context.Context, s *store.Store, id string, o explainOptions) 
 			return nil, err
 		}
 	}
+	windows, err := lineWindows(ctx, s, filter.From, filter.To, o.current)
+	if err != nil {
+		return nil, err
+	}
 	var found []store.FoundLine
 	for _, scope := range scopes {
 		filter.Scope = scope
-		err := s.FindLines(ctx, filter, func(l store.FoundLine) bool {
-			if id != "" && exporter.IDOf(&l).String() != id {
-				return true
+		for _, filter.CostWindow = range windows {
+			err := s.FindLines(ctx, filter, func(l store.FoundLine) bool {
+				if id != "" && exporter.IDOf(&l).String() != id {
+					return true
+				}
+				found = append(found, l)
+				return id == "" && len(found) < 2
+			})
+			if err != nil {
+				return nil, err
 			}
-			found = append(found, l)
-			return id == "" && len(found) < 2
-		})
-		if err != nil {
-			return nil, err
+			if id != "" && len(found) > 0 || len(found) > 1 {
+				break
+			}
 		}
 		if id != "" && len(found) > 0 {
 			break
@@ -204,7 +248,7 @@ func findLine(ctx context.Context, s *store.Store, id string, o explainOptions) 
 	}
 	switch {
 	case len(found) == 0:
-		hint, err := whyNoLine(ctx, s, id, filter, o)
+		hint, err := whyNoLine(ctx, s, id, windows, o)
 		if err != nil {
 			return nil, err
 		}
@@ -215,9 +259,45 @@ func findLine(ctx context.Context, s *store.Store, id string, o explainOptions) 
 	return &found[0], nil
 }
 
+// lineWindows cuts a window where closed months begin and end: the lines of
+// these are those that were billed, unless the current ones are asked for.
+func lineWindows(ctx context.Context, s *store.Store, from, to time.Time, current bool) ([]store.CostWindow, error) {
+	closes, err := s.ExportCloses(ctx, store.OpenEnd)
+	if err != nil {
+		return nil, err
+	}
+	var out []store.CostWindow
+	if len(closes) > 0 && !current {
+		b, err := readBilling(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range closes { // in their order
+			m := b.calendar.Named(c.Month)
+			if !m.To.After(from) || !m.From.Before(to) {
+				continue
+			}
+			if from.Before(m.From) {
+				out = append(out, store.CostWindow{From: from, To: m.From})
+				from = m.From
+			}
+			until := m.To
+			if to.Before(until) {
+				until = to
+			}
+			out = append(out, store.CostWindow{From: from, To: until, Month: c.Month, Closed: c.Number})
+			from = until
+		}
+	}
+	if from.Before(to) {
+		out = append(out, store.CostWindow{From: from, To: to})
+	}
+	return out, nil
+}
+
 // whyNoLine says which part of what is known of a line does not fit: the first
 // of scope, period, metric and resource without which there are lines.
-func whyNoLine(ctx context.Context, s *store.Store, id string, filter store.LineFilter, o explainOptions) (string, error) {
+func whyNoLine(ctx context.Context, s *store.Store, id string, windows []store.CostWindow, o explainOptions) (string, error) {
 	scopes, err := s.ScopesWithLines(ctx, time.Unix(0, 0), store.OpenEnd)
 	if err != nil {
 		return "", err
@@ -236,22 +316,24 @@ func whyNoLine(ctx context.Context, s *store.Store, id string, filter store.Line
 	}
 	// What there is in the period, of any metric and resource.
 	metrics, resources := map[string]bool{}, map[string]bool{}
-	wide := store.LineFilter{Scope: o.scope, From: filter.From, To: filter.To}
-	err = s.FindLines(ctx, wide, func(l store.FoundLine) bool {
-		metrics[l.Metric] = true
-		if l.Metric == o.metric && len(resources) < 100 {
-			resources[l.Resource] = true
+	for _, w := range windows {
+		err = s.FindLines(ctx, store.LineFilter{CostWindow: w, Scope: o.scope}, func(l store.FoundLine) bool {
+			metrics[l.Metric] = true
+			if l.Metric == o.metric && len(resources) < 100 {
+				resources[l.Resource] = true
+			}
+			return true
+		})
+		if err != nil {
+			return "", err
 		}
-		return true
-	})
-	if err != nil {
-		return "", err
 	}
+	from := windows[0].From
 	switch {
-	case len(metrics) == 0 && !filter.From.Equal(filter.From.Truncate(time.Hour)):
-		return fmt.Sprintf("no period of scope %s begins at %s: --begin takes the begin of a period, such as %s", o.scope, filter.From.Format(time.RFC3339), filter.From.Truncate(time.Hour).Format(time.RFC3339)), nil
+	case len(metrics) == 0 && !from.Equal(from.Truncate(time.Hour)):
+		return fmt.Sprintf("no period of scope %s begins at %s: --begin takes the begin of a period, such as %s", o.scope, from.Format(time.RFC3339), from.Truncate(time.Hour).Format(time.RFC3339)), nil
 	case len(metrics) == 0:
-		return fmt.Sprintf("scope %s has no lines in the period that begins at %s: it had no usage, or is not rated (see 'ratebatch status')", o.scope, filter.From.Format(time.RFC3339)), nil
+		return fmt.Sprintf("scope %s has no lines in the period that begins at %s: it had no usage, or is not rated (see 'ratebatch status')", o.scope, from.Format(time.RFC3339)), nil
 	case len(resources) == 0:
 		return fmt.Sprintf("the period has no lines of metric %s; there are %s", o.metric, some(slices.Sorted(maps.Keys(metrics)), 20)), nil
 	default:
@@ -262,10 +344,15 @@ func whyNoLine(ctx context.Context, s *store.Store, id string, filter store.Line
 // sampleTables are the raw tables behind the tiers.
 var sampleTables = map[string]string{"instance_metrics": "instance_samples", "port_volume": "port_samples", "disk_metrics": "disk_samples"}
 
-// source reads the tier rows and samples of the line's resource and period.
-func source(ctx context.Context, s *store.Store, m *metric.Metric, l *store.FoundLine) (tier, samples []store.Record, err error) {
+// source reads the tier rows and samples of the line's resource and period, only
+// those of one project if it is named: a resource may have changed hands.
+func source(ctx context.Context, s *store.Store, m *metric.Metric, l *store.FoundLine, project string) (tier, samples []store.Record, err error) {
 	params := store.Params{"begin": l.Begin, "end": l.End, "region": l.Region}
 	where := ""
+	if project != "" {
+		params["project"] = project
+		where = " AND project_id = {project:String}"
+	}
 	parts := strings.SplitN(l.Resource, "/", len(m.Resource))
 	for i, column := range m.Resource {
 		if i < len(parts) {

@@ -243,8 +243,8 @@ func (p *program) webServer(open func(context.Context) (*store.Store, error), au
 			x.Outdated, err = readOutdated(ctx, s)
 			return x, err
 		},
-		Explain: func(ctx context.Context, s *store.Store, line, scope string, begin time.Time) (any, error) {
-			x, err := explainLine(ctx, s, line, explainOptions{scope: scope, begin: begin.Format(time.RFC3339)})
+		Explain: func(ctx context.Context, s *store.Store, l web.LineRef) (any, error) {
+			x, err := explainLine(ctx, s, l.ID.String(), explainOptions{scope: l.Scope, begin: l.Begin.Format(time.RFC3339), project: l.Project})
 			if errors.Is(err, errNoLine) {
 				return nil, web.ErrNoLine
 			}

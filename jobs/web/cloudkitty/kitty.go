@@ -200,7 +200,7 @@ func (s *Server) fail(ctx context.Context, w http.ResponseWriter, q *request, er
 	case q.Method != http.MethodGet && errors.As(err, &halt):
 		status, message = http.StatusBadRequest, halt.Error()
 	default:
-		status, message = web.PublicError(ctx, err)
+		status, message = web.PublicError(ctx, err, q.id)
 		s.Log.ErrorContext(ctx, "request failed", "request_id", w.Header().Get("x-openstack-request-id"), "path", q.URL.Path, "status", status, "error", err.Error())
 	}
 	if status == http.StatusMethodNotAllowed {

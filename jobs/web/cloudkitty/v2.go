@@ -159,6 +159,7 @@ func (s *Server) sums(ctx context.Context, q *request, from, to time.Time, group
 			}
 			return x.Scope
 		}
+		var currencies []string
 		for _, x := range list {
 			if q.id.Project != "" && x.Scope != q.id.Project || !matches(keys, values, func(key string) string { return value(x, key) }) {
 				continue
@@ -168,9 +169,15 @@ func (s *Server) sums(ctx context.Context, q *request, from, to time.Time, group
 				y.Labels = append(y.Labels, value(x, g))
 			}
 			parts = append(parts, y)
+			if !slices.Contains(currencies, x.Currency) {
+				currencies = append(currencies, x.Currency)
+			}
+		}
+		if err := oneCurrency(currencies); err != nil {
+			return nil, err
 		}
 	} else {
-		windows, err := web.Windows(ctx, q.store, from, to)
+		windows, err := q.windows(ctx, from, to, q.id.Project, keys, values)
 		if err != nil {
 			return nil, err
 		}
@@ -199,6 +206,41 @@ func (s *Server) sums(ctx context.Context, q *request, from, to time.Time, group
 	}
 	slices.SortFunc(out, func(a, b store.KittySum) int { return slices.Compare(a.Labels, b.Labels) })
 	return out, nil
+}
+
+// windows are the parts of a window whose lines may be shown: they are those of
+// their commits and all of one currency. project narrows it, empty: it does not.
+func (q *request) windows(ctx context.Context, from, to time.Time, project string, keys, values []string) ([]store.CostWindow, error) {
+	windows, err := web.Windows(ctx, q.store, from, to)
+	if err != nil {
+		return nil, err
+	}
+	var scopeKeys, scopes []string
+	for i, key := range keys {
+		if isScopeKey(key) {
+			scopeKeys, scopes = append(scopeKeys, key), append(scopes, values[i])
+		}
+	}
+	currencies, err := web.Currencies(ctx, q.store, windows, func(scope string) bool {
+		return (project == "" || scope == project) && matches(scopeKeys, scopes, func(string) string { return scope })
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := oneCurrency(currencies); err != nil {
+		return nil, err
+	}
+	return windows, web.Agree(ctx, q.store, windows, project)
+}
+
+// oneCurrency refuses prices of several currencies: CloudKitty has none, so its
+// clients add up whatever an answer holds.
+func oneCurrency(currencies []string) error {
+	if len(currencies) < 2 {
+		return nil
+	}
+	slices.Sort(currencies)
+	return bad("The prices from begin to end are in %s, and an answer cannot say which is which: ask for a window of one currency.", strings.Join(currencies, " and "))
 }
 
 // matches says whether every key has one of its values.
@@ -234,7 +276,7 @@ func (s *Server) points(ctx context.Context, q *request, from, to time.Time, pro
 	if err != nil {
 		return nil, 0, err
 	}
-	windows, err := web.Windows(ctx, q.store, from, to)
+	windows, err := q.windows(ctx, from, to, project, keys, values)
 	if err != nil {
 		return nil, 0, err
 	}
