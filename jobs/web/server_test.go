@@ -115,3 +115,41 @@ func TestErrorsNameNeitherStatementsNorAddresses(t *testing.T) {
 		}
 	}
 }
+
+// Downloads last as long as a client takes to read them; pages do not wait for
+// them, and one too many is told so.
+func TestDownloadsHaveSlotsOfTheirOwn(t *testing.T) {
+	opened, release := make(chan struct{}, 1), make(chan struct{})
+	server := New(Options{
+		Open: func(context.Context) (*store.Store, error) {
+			opened <- struct{}{}
+			<-release
+			return nil, errors.New("not today")
+		},
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Limits: Limits{Rate: 1000, Burst: 1000, Concurrent: 1, Downloads: 1, Timeout: 100 * time.Millisecond, Download: time.Minute},
+	})
+	ask := func(path string) (int, string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		w := httptest.NewRecorder()
+		server.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/api/v1"+path, nil).WithContext(ctx))
+		return w.Code, w.Body.String()
+	}
+	done := make(chan int)
+	go func() {
+		status, _ := ask("/costs/download?format=csv")
+		done <- status
+	}()
+	<-opened
+	if status, body := ask("/session?nosuch=1"); status != http.StatusBadRequest {
+		t.Errorf("a page while a download runs: %d %s, want 400", status, body)
+	}
+	if status, body := ask("/costs/download?format=csv"); status != http.StatusServiceUnavailable || !strings.Contains(body, "as many requests as the server answers at a time") {
+		t.Errorf("a second download: %d %s, want 503", status, body)
+	}
+	close(release)
+	if status := <-done; status != http.StatusServiceUnavailable {
+		t.Errorf("the download, without a ClickHouse: %d, want 503", status)
+	}
+}

@@ -253,7 +253,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How a line came about; as `ratebatch explain --output json`. */
+        /** How a line came about, of a closed month the one that was billed; as `ratebatch explain --output json`. A project's token is shown samples and rules of its own only. */
         get: operations["explainLine"];
         put?: never;
         post?: never;
@@ -480,7 +480,7 @@ export interface components {
         Error: {
             error: {
                 /** @enum {string} */
-                code: "bad_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "too_large" | "rate_limited" | "timeout" | "unavailable" | "not_migrated" | "state_differs" | "internal";
+                code: "bad_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "changed" | "too_large" | "rate_limited" | "timeout" | "unavailable" | "not_migrated" | "state_differs" | "internal";
                 message: string;
                 hint?: string;
             };
@@ -1020,7 +1020,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description 400, 401, 403, 404, 405, 413, 429 (Retry-After), 500 or 503 (Retry-After) */
+        /** @description 400, 401, 403, 404, 405, 409, 413, 429 (Retry-After), 500 or 503 (Retry-After) */
         Error: {
             headers: {
                 [name: string]: unknown;
@@ -1427,7 +1427,7 @@ export interface operations {
                 /** @description lines: only priced ones; unpriced, rejected, skipped: only those */
                 bucket?: "lines" | "unpriced" | "rejected" | "skipped";
                 limit?: components["parameters"]["limit"];
-                /** @description next_cursor of the page before */
+                /** @description next_cursor of the page before; when lines of the window were rated again since the first page, 409: begin again */
                 cursor?: string;
             };
             header?: never;
