@@ -106,8 +106,7 @@ func Target(uri string) (string, error) {
 		return "", err
 	}
 	const local = "this machine's libvirtd"
-	switch {
-	case t.network == "unix":
+	if t.network == "unix" {
 		place := path.Clean(t.places[0])
 		if strings.HasPrefix(place, "/var/run/") {
 			place = strings.TrimPrefix(place, "/var") // a link to /run
@@ -118,18 +117,20 @@ func Target(uri string) (string, error) {
 			}
 		}
 		return t.driver + " of " + place, nil
-	default:
-		// TCP and TLS at their usual ports are two doors of one libvirtd.
-		place := strings.TrimSuffix(strings.ToLower(t.places[0]), ":16509")
-		usual := place != strings.ToLower(t.places[0])
-		if tls, ok := strings.CutSuffix(place, ":16514"); ok {
-			place, usual = tls, true
+	}
+	// TCP and TLS at their usual ports are two doors of one libvirtd.
+	place := strings.ToLower(t.places[0])
+	for _, port := range []string{":16509", ":16514"} {
+		name, usual := strings.CutSuffix(place, port)
+		if !usual {
+			continue
 		}
-		if ip := net.ParseIP(t.host); usual && (place == "localhost" || ip != nil && ip.IsLoopback()) {
+		place = name
+		if ip := net.ParseIP(t.host); name == "localhost" || ip != nil && ip.IsLoopback() {
 			place = local
 		}
-		return t.driver + " of " + place, nil
 	}
+	return t.driver + " of " + place, nil
 }
 
 // dial opens the raw connection, TLS included.
