@@ -1,7 +1,7 @@
 #!/bin/sh
 # Backs up Ratebatch's state, for a server: lines, commits, plans, closes, the run log, and the tiers, from which periods
-# that are not rated yet can still be rated. Raw samples are large and in the tiers already, but for the last minutes;
-# WITH_USAGE=1 takes them too.
+# that are not rated yet can still be rated. Raw samples are large and in the tiers already, but for the last two hours at
+# most, which come again from Kafka (restore.sh); WITH_USAGE=1 takes them too.
 #
 #   CLICKHOUSE_PASSWORD=… sh backup.sh "Disk('backups', 'ratebatch-2026-12-01')"
 #   CLICKHOUSE_PASSWORD=… sh backup.sh "S3('https://s3.example.org/backups/ratebatch-2026-12-01', 'KEY', 'SECRET')"   # see restore.sh

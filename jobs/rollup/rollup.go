@@ -48,11 +48,12 @@ func (j *Job) Run(ctx context.Context, id uuid.UUID, plan store.RollupPlan) (sto
 		return result, err
 	}
 	if j.Late {
-		until, err := j.Store.RollupLate(ctx, j.From, plan.To)
+		late, err := j.Store.RollupLate(ctx, j.From, plan.To)
 		if err != nil {
 			return result, err
 		}
-		log.InfoContext(ctx, "late samples were added", "from", j.From, "to", until)
+		result.Late = &late
+		log.InfoContext(ctx, "late samples were looked at", "from", late.From, "to", late.To, "added", late.Added, "came_again", late.Again, "cannot_be_told", late.Untold)
 	}
 	log.InfoContext(ctx, "rollup is done", "seconds", j.Now().Sub(began).Seconds(), "rows", result.Rows)
 	return result, nil
@@ -63,6 +64,9 @@ func Counts(r store.RollupResult) map[string]string {
 	counts := map[string]string{"from": r.From.Format(time.RFC3339), "to": r.To.Format(time.RFC3339)}
 	for tier, rows := range r.Rows {
 		counts[tier] = fmt.Sprint(rows)
+	}
+	if r.Late != nil {
+		counts["late_added"], counts["late_came_again"], counts["late_cannot_be_told"] = fmt.Sprint(r.Late.Added), fmt.Sprint(r.Late.Again), fmt.Sprint(r.Late.Untold)
 	}
 	return counts
 }

@@ -94,7 +94,43 @@ func (s *Store) CountIngested(ctx context.Context) error {
 	if err := s.Exec(ctx, "count_sequences", Params{"since": since}); err != nil {
 		return err
 	}
+	if err := s.countRanges(ctx, since); err != nil {
+		return err
+	}
 	return s.Exec(ctx, "count_ingested", Params{"since": since, "oldest": oldest, "to": now.UTC().Truncate(time.Hour)})
+}
+
+const (
+	maxRangeHours    = 6         // that one statement notes ranges of
+	maxRangeArrivals = 1_000_000 // and arrivals in them, unless a single hour has more: what bounds its memory
+)
+
+// countRanges brings ingest_ranges up to date.
+func (s *Store) countRanges(ctx context.Context, since time.Time) error {
+	if err := s.Row(ctx, "ranges_since", Params{"since": since}, &since); err != nil {
+		return err
+	}
+	type hourCount struct {
+		begin   time.Time
+		arrived uint64
+	}
+	hours, err := Collect(ctx, s, "touched_hours", Params{"since": since}, func(rows driver.Rows) (h hourCount, err error) {
+		err = rows.Scan(&h.begin, &h.arrived)
+		return h, err
+	})
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(hours); {
+		from, to, arrived := hours[i].begin, hours[i].begin.Add(time.Hour), hours[i].arrived
+		for i++; i < len(hours) && hours[i].begin.Before(from.Add(maxRangeHours*time.Hour)) && arrived+hours[i].arrived <= maxRangeArrivals; i++ {
+			to, arrived = hours[i].begin.Add(time.Hour), arrived+hours[i].arrived
+		}
+		if err := s.Exec(ctx, "count_ranges", Params{"from": from, "to": to}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Loss is what a topic no longer held when ingest came for it.

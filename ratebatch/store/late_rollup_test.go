@@ -135,3 +135,69 @@ func TestLateSamplesAreAddedOnce(t *testing.T) {
 		}
 	}
 }
+
+// A host's sequences run across all its resources and kinds. A late sample whose
+// sequence lies between those that were stored is added if it never was: here
+// every third minute, and one instance of the host's two.
+func TestLateSamplesInHolesAreAdded(t *testing.T) {
+	s := storetest.Open(t)
+	begin := time.Now().UTC().Truncate(time.Hour).Add(-70 * time.Hour)
+	var stored, missed world
+	for i := range 50 {
+		if w := everyMinute("a", 1, begin, i, i+1); i%3 == 1 {
+			missed = plus(missed, w)
+		} else {
+			stored = plus(stored, w)
+		}
+	}
+	// The second instance has the sequences between.
+	numbered := func(instance byte, from, to int, later uint64) world {
+		w := everyMinute("a", instance, begin, from, to)
+		for i := range w.Ports {
+			for _, x := range []*uint64{&w.Ports[i].Sequence, &w.Instances[i].Sequence, &w.Disks[i].Sequence} {
+				*x += later
+			}
+		}
+		return w
+	}
+	second := numbered(2, 0, 50, 1000)
+	stored = plus(stored, numbered(3, 55, 56, 2000))
+	stored.Insert(t, s)
+	if _, err := s.Rollup(t.Context(), begin.Add(-time.Hour), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CountIngested(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	short := storetest.Forever
+	short.Raw = 54 * time.Hour
+	retain(t, s, short)
+	rawGone(t, s, "TRUNCATE TABLE")
+	insertLate(t, s, plus(plus(missed, second), stored))
+	want := plus(plus(stored, missed), second)
+	for range 2 {
+		got, err := s.RollupLate(t.Context(), begin, time.Time{})
+		if err != nil || got.Added != uint64(3*(len(missed.Ports)+len(second.Ports))) || got.Again != uint64(3*len(stored.Ports)) || got.Untold != 0 {
+			t.Errorf("added %d, came again %d, cannot be told %d, %v", got.Added, got.Again, got.Untold, err)
+		}
+		want.Compare(t, s, "r")
+	}
+	// A version that noted no ranges: whether they were stored nobody can tell.
+	if err := s.Conn().Exec(t.Context(), "TRUNCATE TABLE ingest_ranges"); err != nil {
+		t.Fatal(err)
+	}
+	insertLate(t, s, everyMinute("b", 4, begin, 0, 10)) // of a host that nothing is known of
+	got, err := s.RollupLate(t.Context(), begin, time.Time{})
+	if err != nil || got.Again != 0 || got.Untold == 0 || len(got.Details) != 1 || got.Details[0].Host != "a" || !got.Details[0].Hour.Equal(begin) || got.Added+got.Untold != uint64(3*(len(want.Ports)+10)) {
+		t.Errorf("without ranges: %+v, %v", got, err)
+	}
+	// And one that counted nothing at all.
+	for _, table := range []string{"ingest_sequences", "ingest_counts"} {
+		if err := s.Conn().Exec(t.Context(), "TRUNCATE TABLE "+table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err = s.RollupLate(t.Context(), begin, time.Time{}); err != nil || got.Added != 0 {
+		t.Errorf("without any note: %+v, %v", got, err)
+	}
+}

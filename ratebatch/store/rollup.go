@@ -69,6 +69,7 @@ type RollupResult struct {
 	To     time.Time         `json:"to"`
 	Rows   map[string]uint64 `json:"rows"`            // by tier: what it holds for the window now
 	Before time.Time         `json:"before,omitzero"` // buckets before it were left alone, as raw samples of them may have expired; zero: none
+	Late   *LateRollup       `json:"late,omitempty"`  // if late samples were asked for
 }
 
 // Rollup recomputes both tiers of all three kinds from the distinct raw

@@ -20,7 +20,7 @@ var retained = []struct {
 	{"port_volume_hourly", "bucket", hourlyKeep}, {"instance_metrics_hourly", "bucket", hourlyKeep}, {"disk_metrics_hourly", "bucket", hourlyKeep},
 	// What was noted about an hour is needed as long as the hour's rows: without
 	// its base a row that late samples were added to would be taken for one.
-	{"tier_bases", "bucket", hourlyKeep}, {"ingest_sequences", "hour", hourlyKeep},
+	{"tier_bases", "bucket", hourlyKeep}, {"ingest_sequences", "hour", hourlyKeep}, {"ingest_ranges", "hour", hourlyKeep},
 }
 
 func rawKeep(r Retention) time.Duration     { return r.Raw }
@@ -28,7 +28,7 @@ func fiveMinKeep(r Retention) time.Duration { return r.FiveMin }
 func hourlyKeep(r Retention) time.Duration  { return r.Hourly }
 
 // notes are the tables that say what rows of the tiers are made of.
-var notes = []string{"tier_bases", "ingest_sequences"}
+var notes = []string{"tier_bases", "ingest_sequences", "ingest_ranges"}
 
 func (s *Store) setRetention(ctx context.Context, o MigrateOptions) error {
 	for _, t := range retained {

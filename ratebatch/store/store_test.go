@@ -182,7 +182,7 @@ func TestEveryQueryIsExplained(t *testing.T) {
 					t.Errorf("parameter %s is not in the header", match[1])
 				}
 			}
-			statement := text
+			statement := strings.ReplaceAll(text, "/* JUDGED */", store.SQL("late_judged"))
 			if strings.Contains(statement, "KILL QUERY") || strings.Contains(statement, "CREATE TABLE") || strings.Contains(statement, "TRUNCATE") || strings.Contains(statement, "ALTER TABLE") || strings.Contains(statement, "{{") {
 				return // EXPLAIN does not take it; Kill and Migrate have tests of their own
 			}

@@ -32,9 +32,11 @@ fuller one, so a rollup can be repeated.
 
 With --include-late the samples in late_samples are added to the older buckets,
 each once however often it runs. Samples that were stored in time and came again
-are left out; of the original producer, which sends no sequence, also those whose
-second lies among the seconds that were stored for their host in that hour. They
-stay listed. 'rate' then finds late usage.
+are left out. So are those that may have been: of the original producer, which
+sends no sequence, those whose second lies among the seconds that were stored for
+their host in that hour; of any producer, those of hours of which no version of
+ratebatch noted what was stored. They stay listed, and the command counts them by
+host and hour. 'rate' then finds late usage.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch rollup --from 2026-11-01
@@ -109,7 +111,25 @@ func (p *program) rollup(ctx context.Context, job *rollup.Job, dryRun bool) erro
 			fmt.Fprintf(p.stdout, "buckets before %s were left alone: the raw tier may have lost samples of them\n", result.Before.Format(time.RFC3339))
 		}
 		p.printCounts(result.Rows, "rows")
+		if result.Late != nil {
+			p.printLate(result.Late)
+		}
 	})
+}
+
+func (p *program) printLate(late *store.LateRollup) {
+	if !late.From.Before(late.To) {
+		fmt.Fprintln(p.stdout, "late samples: the raw tier has all hours of the window whole, so there are none")
+		return
+	}
+	fmt.Fprintf(p.stdout, "late samples of %s: the tiers have %d of them now; %d came again and were left out\n", ratebatch.Period{Begin: late.From, End: late.To}, late.Added, late.Again)
+	if late.Untold == 0 {
+		return
+	}
+	fmt.Fprintf(p.stdout, "of %d nobody can tell whether they were stored in time; they were left out and stay in late_samples:\n", late.Untold)
+	for _, x := range late.Details {
+		fmt.Fprintf(p.stdout, "%12d samples  region %s, host %s, hour %s\n", x.Samples, x.Region, x.Host, x.Hour.UTC().Format(time.RFC3339))
+	}
 }
 
 // printCounts prints names and counts, sorted by name.
