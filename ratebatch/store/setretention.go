@@ -40,7 +40,7 @@ func (s *Store) setRetention(ctx context.Context, o MigrateOptions) error {
 }
 
 // retain changes a table's TTL. Making it longer brings nothing back, which is
-// noted first.
+// noted first; nothing is where there was no usage yet.
 func (s *Store) retain(ctx context.Context, o MigrateOptions, table, column string, keep time.Duration) error {
 	old, err := s.TierRetention(ctx, table)
 	if err != nil && ratebatch.ExitCode(err) != ratebatch.ExitConfig {
@@ -48,7 +48,13 @@ func (s *Store) retain(ctx context.Context, o MigrateOptions, table, column stri
 	}
 	// A TTL that says nothing about a bucket is replaced by one that does; what it
 	// took away nobody can tell.
-	if err == nil && old > 0 && (keep > old || keep == 0) {
+	longer := err == nil && old > 0 && (keep > old || keep == 0)
+	if longer {
+		if err := s.Row(ctx, "holds_usage", nil, &longer); err != nil {
+			return err
+		}
+	}
+	if longer {
 		reason := fmt.Sprintf("kept for %s instead of %s", keep, old)
 		if err := s.noteKeptSince(ctx, table, old, reason); err != nil {
 			return err

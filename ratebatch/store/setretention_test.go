@@ -117,7 +117,14 @@ func TestALongerRetentionMakesNoOldPeriodRatable(t *testing.T) {
 	s := storetest.Open(t)
 	retain(t, s, store.DefaultRetention)
 	now := time.Now().UTC()
-	retain(t, s, store.Retention{Raw: 54 * time.Hour, FiveMin: 30 * 24 * time.Hour, Hourly: 400 * 24 * time.Hour})
+	longer := store.Retention{Raw: 54 * time.Hour, FiveMin: 30 * 24 * time.Hour, Hourly: 400 * 24 * time.Hour}
+	retain(t, s, longer)
+	if oldest, keep, err := s.OldestRatable(t.Context(), now, time.Hour); err != nil || keep < longer.Hourly {
+		t.Errorf("without any usage nothing has gone, but periods are ratable from %s on (%s), %v", oldest, keep, err)
+	}
+	retain(t, s, store.DefaultRetention)
+	everyMinute("a", 1, now.Add(-3*time.Hour), 0, 2).Insert(t, s)
+	retain(t, s, longer)
 	for period, keep := range map[time.Duration]time.Duration{time.Hour: store.DefaultRetention.Hourly, 5 * time.Minute: store.DefaultRetention.FiveMin} {
 		oldest, _, err := s.OldestRatable(t.Context(), now, period)
 		if edge := now.Add(-keep); err != nil || oldest.Before(edge) || oldest.After(edge.Add(period+time.Minute)) {

@@ -31,6 +31,13 @@ type Kept struct {
 	Noted time.Time     // what is older may be gone whatever Keep says; 1970: nothing was noted
 }
 
+// KeptSince is from when on a table has every row at a moment; zero if it always
+// had.
+func (s *Store) KeptSince(ctx context.Context, table string, now time.Time) (time.Time, error) {
+	k, err := s.kept(ctx, table)
+	return k.Since(now), err
+}
+
 func (s *Store) kept(ctx context.Context, table string) (k Kept, err error) {
 	if k.Keep, err = s.TierRetention(ctx, table); err != nil {
 		return k, err
@@ -158,11 +165,9 @@ func (s *Store) usageSince(ctx context.Context, v *Version, now time.Time, perio
 		for _, table := range m.Tables(period) {
 			since, known := kept[table]
 			if !known {
-				k, err := s.kept(ctx, table)
-				if err != nil {
+				if since, err = s.KeptSince(ctx, table, now); err != nil {
 					return time.Time{}, err
 				}
-				since = k.Since(now)
 				kept[table] = since
 			}
 			if since.After(latest) {
