@@ -159,9 +159,10 @@ func (s *Server) lines(ctx context.Context, c *call) (any, error) {
 }
 
 // comparedLines is up to how many lines of a window are compared with their
-// commits each time that some of them are shown, which takes a tenth of a second.
-// For more than that the sums vouch that were compared when their days were read.
-const comparedLines = 2_000_000
+// commits each time that some of them are shown, which takes a twentieth of a
+// second. For more than that the sums vouch that were compared when their days
+// were read.
+const comparedLines = 1_000_000
 
 // linesAgree compares the lines that a list is taken from with their commits.
 func (s *Server) linesAgree(ctx context.Context, c *call, calendar ratebatch.Calendar, w store.CostWindow, scope string) error {
