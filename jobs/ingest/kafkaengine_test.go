@@ -1,6 +1,7 @@
 package ingest_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/ratebatch/ratebatch/fixtures/kafkatest"
 	"github.com/ratebatch/ratebatch/fixtures/simulate"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
+	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
 
 // ClickHouse's own consumer fills the same tables with the same values, and
@@ -28,6 +30,9 @@ func TestTheKafkaEngineFillsTheSameTables(t *testing.T) {
 			&kgo.Record{Topic: p.topics.Instance, Key: []byte("k"), Value: []byte(fmt.Sprintf(`{"ts": %d, "host": "h", "region_name": "r", "instance_uuid": "11111111-1111-4111-8111-111111111111", "cpu_pct": 1, "memory_actual_bytes": -1, "memory_rss_bytes": null, "memory_usable_bytes": 1, "more": 2}`, time.Now().Unix()))},
 		)
 	}
+	// Too many virtual CPUs for the column, and one that is late once retention is shorter.
+	common := fmt.Sprintf(`"ts": %d, "host": "h", "region_name": "late", "instance_uuid": "11111111-1111-4111-8111-111111111111", "cpu_pct": 1, "memory_actual_bytes": 1, "memory_rss_bytes": null, "memory_usable_bytes": 1`, time.Now().Add(-100*time.Hour).Unix())
+	p.produce(&kgo.Record{Topic: p.topics.Instance, Key: []byte("k"), Value: []byte("{" + common + `, "vcpus": 70000}`)})
 	o := p.options.Broker
 	engine := store.KafkaEngine{Brokers: o.Brokers, Port: p.topics.Port, Instance: p.topics.Instance, Disk: p.topics.Disk, Group: p.options.Group, Mechanism: broker.Plain, User: o.User, Password: o.Password, Flush: 500 * time.Millisecond}
 	if err := p.store.MigrateKafkaEngine(e.WithFileAccess(t.Context()), engine); err != nil {
@@ -48,13 +53,36 @@ func TestTheKafkaEngineFillsTheSameTables(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 	p.until("all samples are there", func() bool { return p.stored() == p.distinct() })
-	p.until("all that was refused is listed", func() bool { return p.number("SELECT count() FROM rejected_records FINAL") == 6 })
+	p.until("all that was refused is listed", func() bool { return p.number("SELECT count() FROM rejected_records FINAL") == 7 })
 	p.everything()
 	got := p.texts("SELECT DISTINCT concat(topic, ': ', reason) FROM rejected_records FINAL WHERE reason LIKE 'field%'")
 	slices.Sort(got)
-	want := []string{p.topics.Disk + `: field "region_name": is missing`, p.topics.Instance + `: field "more": is not known`}
+	want := []string{p.topics.Disk + `: field "region_name": is missing`, p.topics.Instance + `: field "more": is not known`, p.topics.Instance + `: field "vcpus": is more than 65535`}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("reasons %q, want %q", got, want)
+	}
+	// The views follow a retention that is changed, and are made anew where their
+	// text is another version's.
+	short := storetest.Forever
+	short.Raw = 54 * time.Hour
+	keep := func(r store.Retention) {
+		if _, err := p.store.Migrate(context.WithoutCancel(t.Context()), store.MigrateOptions{Retention: r, SetRetention: true}); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { keep(storetest.Forever) })
+	keep(short)
+	p.exec2("ALTER TABLE instance_late_mv MODIFY COMMENT 'another version'")
+	if err := p.store.MigrateKafkaEngine(e.WithFileAccess(t.Context()), engine); err != nil {
+		t.Fatal(err)
+	}
+	if n := p.number("SELECT count() FROM system.tables WHERE database = currentDatabase() AND name LIKE '%\\_mv' AND comment LIKE 'ratebatch %' AND name LIKE '%\\_stats\\_%' OR name = 'instance_late_mv' AND comment = 'another version'"); n != 6 {
+		t.Errorf("%d views say that their text is this version's, want those of the consumers and of samples", n)
+	}
+	p.produce(&kgo.Record{Topic: p.topics.Instance, Key: []byte("k"), Value: []byte("{" + common + "}")})
+	p.until("the late sample is listed", func() bool { return p.number("SELECT count() FROM late_samples WHERE region = 'late'") == 1 })
+	if n := p.number("SELECT count() FROM instance_samples WHERE region = 'late'"); n != 0 {
+		t.Errorf("%d samples were written where they expire at once", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"text/template"
@@ -30,7 +31,7 @@ type KafkaEngine struct {
 	Mechanism string // SASL; empty: none
 	User      string
 	Password  string // stands in the server's metadata
-	Keep      time.Duration
+	Database  string // that the tables are in
 	Cluster   string
 }
 
@@ -46,13 +47,13 @@ type kafkaKind struct {
 	Group                      string
 	Consumers                  int
 	Security                   []setting
-	KeepSeconds                int64
+	LateBefore                 string
 }
 
 // Statements renders the tables and views in the order in which they are made;
 // the last three start the consumers.
 func (o KafkaEngine) Statements() ([]string, error) {
-	common := kafkaKind{Brokers: strings.Join(o.Brokers, ","), Group: o.Group, Consumers: max(o.Consumers, 1), KeepSeconds: int64(o.Keep / time.Second)}
+	common := kafkaKind{Brokers: strings.Join(o.Brokers, ","), Group: o.Group, Consumers: max(o.Consumers, 1)}
 	if o.Cluster != "" {
 		common.OnCluster = " ON CLUSTER " + sqltext.Name(o.Cluster)
 	}
@@ -116,29 +117,60 @@ func (o KafkaEngine) Statements() ([]string, error) {
 		return nil, err
 	}
 	var out []string
+	for _, k := range []*kafkaKind{&port, &instance, &disk} {
+		// A consumer in the background works in no database of its own.
+		k.LateBefore = strings.ReplaceAll(firstWholeHourText(k.Kind+"_samples", hour), "currentDatabase()", sqltext.String(o.Database))
+	}
 	for _, name := range []string{"1_records.sql", "2_samples_mv.sql", "3_late_mv.sql", "4_rejected_mv.sql", "5_queue.sql", "6_queue_mv.sql"} {
 		for _, kind := range []kafkaKind{port, instance, disk} {
 			var b bytes.Buffer
 			if err := tmpl.ExecuteTemplate(&b, name, kind); err != nil {
 				return nil, err
 			}
-			out = append(out, strings.TrimSpace(b.String()))
+			statement := strings.TrimSpace(b.String())
+			if kafkaView.MatchString(statement) {
+				statement += "\nCOMMENT " + sqltext.String(textOf(statement))
+			}
+			out = append(out, statement)
 		}
 	}
 	return out, nil
 }
 
+// kafkaView names what a statement makes if that is one of the views.
+var kafkaView = regexp.MustCompile(`(?m)^CREATE MATERIALIZED VIEW IF NOT EXISTS ([a-z_]+)`)
+
 // MigrateKafkaEngine makes the Kafka tables and views. It may be repeated; what
-// is there already stays as it is.
+// is there already stays as it is, but views that another version made are made
+// anew. The consumers stop for that: what one reads while a view is missing would
+// be lost for it.
 func (s *Store) MigrateKafkaEngine(ctx context.Context, o KafkaEngine) error {
-	keep, err := s.TierRetention(ctx, "port_samples")
-	if err != nil {
-		return err
-	}
-	o.Keep = keep
+	o.Database = s.database
 	statements, err := o.Statements()
 	if err != nil {
 		return err
+	}
+	there, err := s.tableComments(ctx)
+	if err != nil {
+		return err
+	}
+	var drop []string
+	for _, statement := range statements {
+		if m := kafkaView.FindStringSubmatch(statement); m != nil {
+			comment, isThere := there[m[1]]
+			_, text, _ := strings.Cut(statement, "\nCOMMENT ")
+			if isThere && sqltext.String(comment) != text {
+				drop = append(drop, m[1])
+			}
+		}
+	}
+	if len(drop) > 0 {
+		drop = append([]string{"port_stats_queue_mv", "instance_stats_queue_mv", "disk_stats_queue_mv"}, drop...)
+	}
+	for _, view := range drop {
+		if err := s.conn.Exec(ctx, "DROP VIEW IF EXISTS "+view+MigrateOptions{Cluster: o.Cluster}.onCluster()+" SYNC"); err != nil {
+			return fmt.Errorf("%s: %w", view, describe(err))
+		}
 	}
 	for _, statement := range statements {
 		if err := s.conn.Exec(ctx, statement); err != nil {

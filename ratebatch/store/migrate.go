@@ -173,8 +173,7 @@ func Migrations(o MigrateOptions) ([]Migration, error) {
 		m := Migration{Version: version, Name: strings.TrimSuffix(e.Name(), ".sql"), Table: table[1], Statements: []string{statement}, Digest: hex.EncodeToString(sum[:]), view: viewHeader.MatchString(statement)}
 		if refreshes.MatchString(statement) {
 			// The file's digest says nothing about a text that Go filled in.
-			sum := sha256.Sum256([]byte(statement))
-			m.text = "ratebatch " + hex.EncodeToString(sum[:8])
+			m.text = textOf(statement)
 			m.Statements[0] += "\nCOMMENT " + sqltext.String(m.text)
 		}
 		if o.Cluster != "" && strings.Contains(string(text), "{{table ") {
@@ -190,6 +189,13 @@ func Migrations(o MigrateOptions) ([]Migration, error) {
 	}
 	slices.SortStableFunc(out, func(a, b Migration) int { return cmp.Compare(min(len(a.text), 1), min(len(b.text), 1)) })
 	return out, nil
+}
+
+// textOf is the comment of a view that is made anew when its text changes: it
+// tells that from the statement, which the server keeps in its own words only.
+func textOf(statement string) string {
+	sum := sha256.Sum256([]byte(statement))
+	return "ratebatch " + hex.EncodeToString(sum[:8])
 }
 
 // render fills in what differs between a single server and a cluster. Table

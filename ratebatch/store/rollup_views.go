@@ -43,7 +43,7 @@ func (k *tierKind) viewText(tier int, o MigrateOptions) string {
 	// minutes lie safely between.
 	since := "(SELECT toDateTime(ifNull(toUnixTimestamp(max(last_success_time)) - 300, 0), 'UTC') FROM system.view_refreshes" +
 		" WHERE database = currentDatabase() AND view = " + sqltext.String(viewName(k.tiers[tier])) + ")"
-	oldest := firstWholeHourText(k.samples)
+	oldest := firstWholeHourText(k.samples, 0)
 	// With a known last refresh, reading starts at the earliest bucket touched since.
 	earliest := "(SELECT toDateTime(ifNull(minOrNull(intDiv(least(toUnixTimestamp64Milli(begin), toUnixTimestamp64Milli(ts) - 1), 1000 * " + width + ")), intDiv(toUnixTimestamp(now()), " + width + ")) * " + width + ", 'UTC')" +
 		" FROM " + samples + " WHERE ingested_at >= " + since + " OR ts > " + since + " - " + width + ")"
@@ -64,10 +64,11 @@ func (k *tierKind) viewText(tier int, o MigrateOptions) string {
 
 // firstWholeHourText is Kept.FirstWholeHour of a table of raw samples as an
 // expression over the server's clock, Unix seconds as a DateTime: a view follows
-// a retention that is changed.
-func firstWholeHourText(samples string) string {
+// a retention that is changed. With an hour more, of what expires, it is
+// Kept.LateBefore.
+func firstWholeHourText(samples string, more int) string {
 	literal := strings.NewReplacer("{table:String}", sqltext.String(samples))
-	return "(SELECT toDateTime(toUInt32(greatest(if(keep = 0, 0, intDiv(clock - least(keep, clock - 3600), 3600) * 3600 + 3600)," +
+	return "(SELECT toDateTime(toUInt32(greatest(if(keep = 0, 0, intDiv(clock - least(keep, clock - 3600), 3600) * 3600 + " + strconv.Itoa(hour+more) + ")," +
 		" intDiv(toInt64(ifNull((" + literal.Replace(SQL("kept_since")) + "), toDateTime(0, 'UTC'))) + 3599, 3600) * 3600)), 'UTC')" +
 		" FROM (SELECT toInt64(toUnixTimestamp(now())) AS clock, toInt64(keep + throwIf(keep < 0, 'the TTL of " + samples + " does not say how long samples stay: set it with ratebatch migrate --retention')) AS keep" +
 		" FROM (" + literal.Replace(SQL("tier_retention")) + ")))"

@@ -60,7 +60,7 @@ func (p *program) printKafkaEngine(o kafkaEngineOptions, options store.MigrateOp
 	if err != nil {
 		return err
 	}
-	k.Keep = options.Retention.Raw
+	k.Database = p.engine.Database
 	if k.Password != "" {
 		k.Password = "***"
 	}
