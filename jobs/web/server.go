@@ -186,7 +186,7 @@ func (s *Server) guarded(slots chan struct{}, next http.Handler) http.Handler {
 // within a time: one that does not read must not keep a slot of the others.
 func readWithin(w http.ResponseWriter, made time.Duration) {
 	// Only a test's writer has no deadlines, and it waits for nobody.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(made + 2*time.Minute))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(made + 2*time.Minute)) //nolint:forbidigo // sockets go by the machine's clock
 }
 
 // answerWithin bounds how long a handler of Limit may take for an answer.
