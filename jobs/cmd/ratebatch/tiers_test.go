@@ -201,6 +201,7 @@ gamma|3|total|||||12.00|Total`); positions != want {
 	if n := b.text("SELECT toString(count()) FROM current_commits WHERE revision > 1"); n != "2" {
 		t.Errorf("%s periods have a revision, want those two whose lines changed", n)
 	}
+	b.must("close", "--month", "2026-10") // its last hours in Berlin were rated too
 	b.must("close", "--month", "2026-11")
 	b.must("export", "--month", "2026-11", "--to", out, "--dataset", "lines")
 	b.must("export", "--month", "2026-11", "--to", files, "--dataset", "lines", "--format", "csv")
