@@ -118,16 +118,20 @@ func (j *Job) monthsInForce(ctx context.Context) (closed []ratebatch.Month, open
 	if closed, err = j.closedMonths(ctx); err != nil || len(closed) == 0 {
 		return closed, beginning, err
 	}
-	commit, once, err := j.Store.FirstMonths(ctx)
+	commit, err := j.Store.FirstCommit(ctx)
+	if err != nil {
+		return nil, open, err
+	}
+	changes, err := j.Store.MonthCloses(ctx)
 	if err != nil {
 		return nil, open, err
 	}
 	var known []ratebatch.Month // that have something to close, or had
-	if !commit.IsZero() {
+	if commit.Unix() > 0 {
 		known = append(known, j.Options.Calendar.MonthAt(commit))
 	}
-	if !once.IsZero() {
-		known = append(known, j.Options.Calendar.Named(once))
+	for _, c := range changes {
+		known = append(known, j.Options.Calendar.Named(c.Month))
 	}
 	return closed, openSince(closed, known...), nil
 }

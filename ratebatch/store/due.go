@@ -31,21 +31,6 @@ func (s *Store) ClosedMonths(ctx context.Context) ([]ClosedMonth, error) {
 	})
 }
 
-// FirstMonths gives the earliest period that has a commit and the earliest month
-// that was ever closed, now or once; zero where there is none.
-func (s *Store) FirstMonths(ctx context.Context) (commit, closed time.Time, err error) {
-	if err := s.Row(ctx, "first_months", nil, &commit, &closed); err != nil {
-		return commit, closed, err
-	}
-	at := func(t time.Time) time.Time {
-		if t.Unix() == 0 {
-			return time.Time{}
-		}
-		return t.UTC()
-	}
-	return at(commit), at(closed), nil
-}
-
 // DueWindow is the window [First, Until) in which a scope's periods can be due.
 // Windows of one scope do not overlap.
 type DueWindow struct {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -54,12 +53,7 @@ const maxRefreshedDays = 400
 
 // FindDays has a look ask only the days in which something was written since.
 func (s *Store) FindDays(ctx context.Context, l *LateLook) error {
-	tables := []string{}
-	for _, t := range l.Tables {
-		if t.Tier {
-			tables = append(tables, t.Table)
-		}
-	}
+	tables := tierNames(l.Tables)
 	var whole bool
 	var days []time.Time
 	if err := s.Row(ctx, "refreshed_days", Params{"tables": tables, "since": l.Since}, &whole, &days); err != nil {
@@ -73,7 +67,7 @@ func (s *Store) FindDays(ctx context.Context, l *LateLook) error {
 
 // LateDays counts, per day, the committed periods whose usage may have changed.
 func (s *Store) LateDays(ctx context.Context, l LateLook) ([]DueDay, error) {
-	if !slices.ContainsFunc(l.Tables, func(t UsageTable) bool { return t.Tier }) {
+	if len(tierNames(l.Tables)) == 0 {
 		return nil, nil
 	}
 	var out []DueDay

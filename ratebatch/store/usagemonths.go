@@ -92,16 +92,15 @@ func (s *Store) UsageByMonth(ctx context.Context, tables []UsageTable, since tim
 // known in this state.
 func (s *Store) usageMonths(ctx context.Context, tables []UsageTable) (months, known map[time.Time]*UsageMonth, err error) {
 	months, known = map[time.Time]*UsageMonth{}, map[time.Time]*UsageMonth{}
-	names := []string{}
+	names := tierNames(tables)
+	if len(names) == 0 {
+		return months, known, nil
+	}
 	hash := sha256.New()
 	for _, t := range tables {
 		if t.Tier {
-			names = append(names, t.Table)
 			fmt.Fprintln(hash, t.rows(""))
 		}
-	}
-	if len(names) == 0 {
-		return months, known, nil
 	}
 	source := hex.EncodeToString(hash.Sum(nil))
 	rows, err := s.Rows(ctx, "usage_months", Params{"tables": names, "source": source})

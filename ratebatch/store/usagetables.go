@@ -52,6 +52,17 @@ func (t UsageTable) rows(condition string) string {
 	return rows
 }
 
+// tierNames names those of the tables that are tiers of ours.
+func tierNames(tables []UsageTable) []string {
+	names := []string{}
+	for _, t := range tables {
+		if t.Tier {
+			names = append(names, t.Table)
+		}
+	}
+	return names
+}
+
 // usageRows is the usage of all tables.
 func usageRows(tables []UsageTable) string {
 	var all []string
