@@ -21,6 +21,7 @@ import (
 const (
 	beatEvery  = 10 * time.Second
 	leaseAfter = 60 * time.Second // silent for so long: the holder is gone
+	giveWay    = 3 * time.Second  // for so long a claim waits for later ones to be given back
 )
 
 // Lease is the expiring right to run a job. It saves work; correctness never
@@ -45,7 +46,7 @@ func Acquire(ctx context.Context, s *store.Store, log *slog.Logger, name string,
 		return nil, err
 	}
 	l := &Lease{store: s, log: log, name: name, holder: holder, claimedAt: now}
-	if other, err := l.holderBefore(ctx); err != nil {
+	if other, _, err := l.others(ctx); err != nil {
 		return nil, err
 	} else if other != "" {
 		return nil, fmt.Errorf("%s: %w: %s", name, ratebatch.ErrLeaseHeld, describeHolder(other))
@@ -53,8 +54,7 @@ func Acquire(ctx context.Context, s *store.Store, log *slog.Logger, name string,
 	if err := l.beat(ctx, "claimed"); err != nil {
 		return nil, err
 	}
-	// Two claims may have crossed: the earliest one counts for both.
-	if other, err := l.holderBefore(ctx); err != nil || other != "" {
+	if other, err := l.crossed(ctx); err != nil || other != "" {
 		released := context.WithoutCancel(ctx)
 		if err := errors.Join(err, l.beat(released, "released")); err != nil {
 			return nil, err
@@ -108,7 +108,7 @@ func (l *Lease) keep(ctx context.Context) {
 // Held says whether the lease is still ours. A process that was stopped for
 // longer than a lease lasts finds another holder, or is found by it.
 func (l *Lease) Held(ctx context.Context) (bool, error) {
-	other, err := l.holderBefore(ctx)
+	other, _, err := l.others(ctx)
 	return other == "", err
 }
 
@@ -125,28 +125,53 @@ func (l *Lease) beat(ctx context.Context, state string) error {
 	return l.store.Exec(ctx, "lease_beat", store.Params{"name": l.name, "holder": l.holder, "state": state, "claimed_at": l.claimedAt})
 }
 
-// holderBefore is the live holder whose claim comes before ours, or empty.
-func (l *Lease) holderBefore(ctx context.Context) (string, error) {
+// crossed looks for claims that crossed ours on the way, and returns the one that
+// we give way to, or empty. An earlier claim has the lease. A later one whose
+// owner saw ours is given back; one that stays was there before ours could be
+// seen, and has the lease, however late its claim is dated.
+func (l *Lease) crossed(ctx context.Context) (string, error) {
+	waiting, stop := context.WithTimeout(ctx, giveWay)
+	defer stop()
+	for {
+		before, after, err := l.others(ctx)
+		if err != nil || before != "" || after == "" {
+			return before, err
+		}
+		select {
+		case <-waiting.Done():
+			return after, ctx.Err()
+		case <-time.After(giveWay / 60):
+		}
+	}
+}
+
+// others are a live holder whose claim comes before ours and one whose claim comes
+// after it, or empty. Before we claim, all that there are come before.
+func (l *Lease) others(ctx context.Context) (before, after string, err error) {
 	rows, err := l.store.Rows(ctx, "lease_holders", store.Params{"name": l.name})
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer rows.Close()
+	ours := false
 	for rows.Next() {
 		var holder string
 		var claimed time.Time
 		var silent float64
 		if err := rows.Scan(&holder, &claimed, &silent); err != nil {
-			return "", err
+			return "", "", err
 		}
-		if holder == l.holder {
-			break
-		}
-		if silent <= leaseAfter.Seconds() && !provablyDead(holder) {
-			return holder, nil
+		switch {
+		case holder == l.holder:
+			ours = true
+		case silent > leaseAfter.Seconds() || provablyDead(holder):
+		case !ours:
+			before = holder
+		default:
+			after = holder
 		}
 	}
-	return "", rows.Err()
+	return before, after, rows.Err()
 }
 
 // holderID names this process so that another one on the same machine can

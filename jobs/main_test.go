@@ -3,7 +3,7 @@ package jobs
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { enginetest.Main(m) }
