@@ -174,7 +174,7 @@ func (j *Job) session(ctx context.Context, run uuid.UUID) (err error) {
 
 // reach waits for the brokers' first answer.
 func (j *Job) reach(ctx context.Context, client *kgo.Client) error {
-	err := j.Options.Broker.Ping(ctx, client, patience)
+	err := j.Options.Broker.Await(ctx, client, patience)
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return ctx.Err()

@@ -311,6 +311,23 @@ func TestMemoryLimitIsWaitedOut(t *testing.T) {
 	p.everything()
 }
 
+// Brokers that are just starting when ingest does: it waits a moment for them.
+func TestBrokerStartsAfterIngest(t *testing.T) {
+	p := newPipe(t, 2, kafkatest.Config{Keep: true})
+	p.send(batches(t, cloud(1, simulate.Faults{})))
+	p.broker.Own(t)
+	p.broker.Pause()
+	done := p.inBackground(t.Context())
+	select {
+	case err := <-done:
+		t.Fatalf("ingest ended while the brokers were starting: %v", err)
+	case <-time.After(time.Second):
+	}
+	p.broker.Resume(t)
+	p.wait(done)
+	p.everything()
+}
+
 func TestBrokerRestartsWhileReading(t *testing.T) {
 	p := newPipe(t, 3, kafkatest.Config{Keep: true})
 	p.broker.Own(t)

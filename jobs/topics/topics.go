@@ -154,7 +154,7 @@ func (j *Job) withAdmin(ctx context.Context, use func(context.Context, *kadm.Cli
 		return &ratebatch.ConfigError{Err: err}
 	}
 	defer client.Close()
-	if err := j.Brokers.Ping(ctx, client, patience); err != nil {
+	if err := j.Brokers.Await(ctx, client, patience); err != nil {
 		if broker.IsLoginFailure(err) {
 			return &ratebatch.ConfigError{Err: err, Hint: "check the user, its password and the mechanism"}
 		}

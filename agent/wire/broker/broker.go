@@ -239,6 +239,30 @@ func (o *Options) Ping(ctx context.Context, client *kgo.Client, patience time.Du
 	return fmt.Errorf("kafka brokers %s (%s): %w", strings.Join(o.Brokers, ", "), o.way(), err)
 }
 
+// restart is for how long brokers that refuse connections may be starting.
+const restart = 5 * time.Second
+
+// Await is Ping for jobs that start: brokers that refuse or drop connections may
+// be restarting at this very moment and are asked again for a few seconds.
+func (o *Options) Await(ctx context.Context, client *kgo.Client, patience time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+	defer cancel()
+	starting, stop := context.WithTimeout(ctx, restart)
+	defer stop()
+	for {
+		err := o.Ping(ctx, client, patience)
+		var unknown *net.DNSError
+		if err == nil || IsLoginFailure(err) || errors.As(err, &unknown) {
+			return err
+		}
+		select {
+		case <-starting.Done():
+			return err
+		case <-time.After(restart / 20):
+		}
+	}
+}
+
 // way says in words how o connects; no secret is in it.
 func (o *Options) way() string {
 	way := "without TLS"
