@@ -173,9 +173,7 @@ func (b *lineBuilder) add(block *store.Block, from, to int) error {
 	b.words(&in[inUnit], inUnit, &out[outUnit], from, to)
 	b.words(&in[inRule], inRule, &out[outRule], from, to)
 	b.words(&in[inBucket], inBucket, &out[outBucket], from, to)
-	for row := from; row < to; row++ {
-		out[outResource].putWord(validText(in[inResource].String(row)))
-	}
+	b.words(&in[inResource], inResource, &out[outResource], from, to)
 	putTimes(&out[outBegin], &in[inBegin], from, to)
 	putTimes(&out[outEnd], &in[inEnd], from, to)
 	putDecimals(&out[outQuantity], &in[inQty], from, to)
@@ -425,7 +423,7 @@ func (b *lineBuilder) time(seconds uint32) []byte {
 
 // lineReader reads the lines of a range as full tables.
 type lineReader struct {
-	blocks  *store.BlockReader
+	blocks  blockSource
 	builder *lineBuilder
 	block   store.Block
 	at      int

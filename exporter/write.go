@@ -157,18 +157,18 @@ func (e *export) takeTable() *table {
 
 func (e *export) giveTable(t *table) { e.tables.Put(t) }
 
-// writePart reads one range and writes its file, if it has rows. Reading and
-// encoding run side by side on two tables.
+// writePart reads one range and writes its file, if it has rows. Reading, making
+// tables and encoding run side by side.
 func (e *export) writePart(ctx context.Context, p part) ([]File, tally, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	commits, err := e.Store.ExportCommits(ctx, p.window, p.first, p.last)
+	commits, blocks, err := e.read(ctx, p)
 	if err != nil {
 		return nil, tally{}, err
 	}
 	defer commits.Close()
 	check := newCommitCheck(commits)
-	if p.lines == 0 {
+	if blocks == nil {
 		if err := check.end(); err != nil || e.Dataset != statementSchema.Dataset {
 			return nil, check.tally, err
 		}
@@ -177,12 +177,9 @@ func (e *export) writePart(ctx context.Context, p part) ([]File, tally, error) {
 		err := e.newSink(out, p).end() // there may be corrections to state
 		return out.files, check.tally, err
 	}
-	blocks, err := e.Store.ExportLines(ctx, p.window, p.first, p.last)
-	if err != nil {
-		return nil, tally{}, err
-	}
 	defer blocks.Close()
-	reader := &lineReader{blocks: blocks, builder: newLineBuilder(check)}
+	ahead := newReadAhead(blocks)
+	reader := &lineReader{blocks: ahead, builder: newLineBuilder(check)}
 
 	free, full := make(chan *table, 2), make(chan *table, 1)
 	for range cap(free) {
@@ -193,6 +190,7 @@ func (e *export) writePart(ctx context.Context, p part) ([]File, tally, error) {
 	group, groupCtx := errgroup.WithContext(ctx)
 	out := e.newOutput(groupCtx, p)
 	defer out.abort()
+	group.Go(func() error { return ahead.run(groupCtx) })
 	group.Go(func() error {
 		defer close(full)
 		for {
@@ -233,6 +231,31 @@ func (e *export) writePart(ctx context.Context, p part) ([]File, tally, error) {
 		return nil, tally{}, err
 	}
 	return out.files, check.tally, nil
+}
+
+// read begins to read the commits of a range and, where they count any, their
+// lines, which are nil else. Both results are closed by the caller.
+func (e *export) read(ctx context.Context, p part) (commits, lines *store.BlockReader, err error) {
+	var both errgroup.Group // the server takes its time for each
+	both.Go(func() (err error) {
+		commits, err = e.Store.ExportCommits(ctx, p.window, p.first, p.last)
+		return err
+	})
+	if p.lines > 0 {
+		both.Go(func() (err error) {
+			lines, err = e.Store.ExportLines(ctx, p.window, p.first, p.last)
+			return err
+		})
+	}
+	if err := both.Wait(); err != nil {
+		for _, r := range []*store.BlockReader{commits, lines} {
+			if r != nil {
+				_ = r.Close()
+			}
+		}
+		return nil, nil, err
+	}
+	return commits, lines, nil
 }
 
 func (e *export) newOutput(ctx context.Context, p part) *output {

@@ -7,7 +7,7 @@
 --          they do not reach them by themselves. as_of leaves out what is committed while an export reads. closed is the number of the month's
 --          close, whose frozen commits alone are then looked at; 0 for an open month.
 --          NEW ONLY stands for what an append delivery leaves out (append_known).
-SELECT region, scope, begin, end, metric, resource, attributes, unit, qty, price, rule, bucket, part, revision,
+SELECT region, scope, begin, end, metric, toLowCardinality(resource), attributes, unit, qty, price, rule, bucket, part, revision,
        cityHash64(region, metric, resource, attributes, part, end, unit, qty, price, rule, bucket) AS line_hash
 FROM rated_lines
 WHERE begin >= {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')}
