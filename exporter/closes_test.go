@@ -191,37 +191,39 @@ func TestAppendDeliveriesGoOnAfterAReopen(t *testing.T) {
 // the next run, which finds nothing else to do.
 func TestADeliveryThatWasNotRecordedIsRecordedByTheNextRun(t *testing.T) {
 	for _, mechanism := range []exporter.Mechanism{exporter.Overwrite, exporter.Append} {
-		s := openStore(t)
-		in := input(t, s, t.TempDir())
-		in.Mechanism = mechanism
-		records := func() (n uint64) {
-			if err := s.Conn().QueryRow(t.Context(), "SELECT count() FROM exports WHERE mechanism = '"+string(mechanism)+"' AND totals['EUR'] = 10").Scan(&n); err != nil {
-				t.Fatal(err)
+		t.Run(string(mechanism), func(t *testing.T) {
+			s := openStore(t)
+			in := input(t, s, t.TempDir())
+			in.Mechanism = mechanism
+			records := func() (n uint64) {
+				if err := s.Conn().QueryRow(t.Context(), "SELECT count() FROM exports WHERE mechanism = '"+string(mechanism)+"' AND totals['EUR'] = 10").Scan(&n); err != nil {
+					t.Fatal(err)
+				}
+				return n
 			}
-			return n
-		}
-		rate(t, s, "2026-03", 1, map[string]string{"vm-1": "10"})
-		rename := func(from, to string) {
-			if err := s.Conn().Exec(t.Context(), "RENAME TABLE "+from+" TO "+to); err != nil {
-				t.Fatal(err)
+			rate(t, s, "2026-03", 1, map[string]string{"vm-1": "10"})
+			rename := func(from, to string) {
+				if err := s.Conn().Exec(t.Context(), "RENAME TABLE "+from+" TO "+to); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		rename("exports", "exports_away")
-		var problem *ratebatch.HaltError
-		if _, err := exporter.Run(t.Context(), in); err == nil || errors.As(err, &problem) {
-			t.Fatalf("%s without the table exports: %v", mechanism, err)
-		}
-		rename("exports_away", "exports")
-		dry := in
-		dry.DryRun = true
-		if r := export(t, dry); !r.Unchanged || records() != 0 {
-			t.Errorf("%s, dry run: %+v, %d records", mechanism, r, records())
-		}
-		for range 2 {
-			if r := export(t, in); !r.Unchanged || records() != 1 {
-				t.Errorf("%s: %+v, %d records, want 1", mechanism, r, records())
+			rename("exports", "exports_away")
+			var problem *ratebatch.HaltError
+			if _, err := exporter.Run(t.Context(), in); err == nil || errors.As(err, &problem) {
+				t.Fatalf("%s without the table exports: %v", mechanism, err)
 			}
-		}
+			rename("exports_away", "exports")
+			dry := in
+			dry.DryRun = true
+			if r := export(t, dry); !r.Unchanged || records() != 0 {
+				t.Errorf("%s, dry run: %+v, %d records", mechanism, r, records())
+			}
+			for range 2 {
+				if r := export(t, in); !r.Unchanged || records() != 1 {
+					t.Errorf("%s: %+v, %d records, want 1", mechanism, r, records())
+				}
+			}
+		})
 	}
 }
 

@@ -384,31 +384,33 @@ func TestAnyDifferenceBetweenCommitsAndRowsStopsTheExport(t *testing.T) {
 // does not say that nothing is to be done.
 func TestAnExportThatWritesNothingComparesLinesWithCommits(t *testing.T) {
 	for _, mechanism := range []exporter.Mechanism{exporter.Overwrite, exporter.Append} {
-		s, _ := awkward(t)
-		in := input(t, s, t.TempDir())
-		in.Mechanism = mechanism
-		export(t, in)
-		if r := export(t, in); !r.Unchanged {
-			t.Errorf("%s: %+v", mechanism, r)
-		}
-		if err := s.Conn().Exec(t.Context(), "ALTER TABLE rated_lines UPDATE price = price + 1 WHERE scope = 'alpha' AND begin = '2026-03-02 06:00:00' SETTINGS mutations_sync = 2"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := exporter.Run(t.Context(), in); ratebatch.ExitCode(err) != ratebatch.ExitHalted || !strings.Contains(err.Error(), "scope alpha") && !strings.Contains(err.Error(), "1 commits differ") {
-			t.Errorf("%s: %v", mechanism, err)
-		}
-		// Retention removes the lines of closed and exported months: their files stand.
-		exporttest.Close(t, s, "2026-03", 1)
-		if err := s.Conn().Exec(t.Context(), "ALTER TABLE rated_lines UPDATE price = price - 1 WHERE scope = 'alpha' AND begin = '2026-03-02 06:00:00' SETTINGS mutations_sync = 2"); err != nil {
-			t.Fatal(err)
-		}
-		export(t, in)
-		if err := s.Conn().Exec(t.Context(), "TRUNCATE TABLE rated_lines"); err != nil {
-			t.Fatal(err)
-		}
-		if r := export(t, in); !r.Unchanged {
-			t.Errorf("%s, after retention: %+v", mechanism, r)
-		}
+		t.Run(string(mechanism), func(t *testing.T) {
+			s, _ := awkward(t)
+			in := input(t, s, t.TempDir())
+			in.Mechanism = mechanism
+			export(t, in)
+			if r := export(t, in); !r.Unchanged {
+				t.Errorf("%s: %+v", mechanism, r)
+			}
+			if err := s.Conn().Exec(t.Context(), "ALTER TABLE rated_lines UPDATE price = price + 1 WHERE scope = 'alpha' AND begin = '2026-03-02 06:00:00' SETTINGS mutations_sync = 2"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := exporter.Run(t.Context(), in); ratebatch.ExitCode(err) != ratebatch.ExitHalted || !strings.Contains(err.Error(), "scope alpha") && !strings.Contains(err.Error(), "1 commits differ") {
+				t.Errorf("%s: %v", mechanism, err)
+			}
+			// Retention removes the lines of closed and exported months: their files stand.
+			exporttest.Close(t, s, "2026-03", 1)
+			if err := s.Conn().Exec(t.Context(), "ALTER TABLE rated_lines UPDATE price = price - 1 WHERE scope = 'alpha' AND begin = '2026-03-02 06:00:00' SETTINGS mutations_sync = 2"); err != nil {
+				t.Fatal(err)
+			}
+			export(t, in)
+			if err := s.Conn().Exec(t.Context(), "TRUNCATE TABLE rated_lines"); err != nil {
+				t.Fatal(err)
+			}
+			if r := export(t, in); !r.Unchanged {
+				t.Errorf("%s, after retention: %+v", mechanism, r)
+			}
+		})
 	}
 }
 

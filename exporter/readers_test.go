@@ -20,6 +20,7 @@ import (
 	"github.com/ratebatch/ratebatch/exporter/exporttest"
 	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
 	"github.com/ratebatch/ratebatch/ratebatch/sqltext"
+	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
 
 // duckdbVersion is the npm package that the tests install into the user's
@@ -103,7 +104,7 @@ func TestReaderMatrix(t *testing.T) {
 	t.Run("duckdb by scope", func(t *testing.T) {
 		// One project's files are read alone, whatever its name; a name that was
 		// cut is found by the column, which has all of it.
-		s := openStore(t)
+		s := storetest.Open(t) // the shared one is not free
 		run := uuid.New()
 		long := strings.Repeat("long/", 100)
 		for i, scope := range []string{"alpha", nasty, long} {

@@ -18,8 +18,8 @@ import (
 	"github.com/ratebatch/ratebatch/exporter"
 	bucketfile "github.com/ratebatch/ratebatch/exporter/bucket/file"
 	"github.com/ratebatch/ratebatch/exporter/exporttest"
-	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
+	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
 
 // april is long after the months that tests export.
@@ -27,12 +27,7 @@ var april = time.Date(2026, 4, 15, 0, 0, 0, 0, time.UTC)
 
 func openStore(tb testing.TB) *store.Store {
 	tb.Helper()
-	e := enginetest.Open(tb)
-	s := store.New(e.Conn(), e.Database())
-	if _, err := s.Migrate(tb.Context(), store.MigrateOptions{}); err != nil {
-		tb.Fatal(err)
-	}
-	return s
+	return storetest.Fresh(tb)
 }
 
 func input(tb testing.TB, s *store.Store, dir string) exporter.Input {

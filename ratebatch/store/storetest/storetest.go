@@ -3,7 +3,9 @@ package storetest
 
 import (
 	"context"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +31,7 @@ func Open(tb testing.TB) *store.Store {
 var shared struct {
 	sync.Mutex
 	migrated bool
+	holder   atomic.Value // string, the test whose turn it is
 }
 
 // Shared returns an engine over one database that the tests of a binary take
@@ -36,6 +39,9 @@ var shared struct {
 // and emptied for each test. Creating forty tables takes longer than most tests.
 func Shared(tb testing.TB) *engine.Engine {
 	tb.Helper()
+	if holder, _ := shared.holder.Load().(string); holder != "" && strings.HasPrefix(tb.Name()+"/", holder+"/") {
+		tb.Fatal("this test has the shared database already: take Open for a second one, or a subtest for each")
+	}
 	o := enginetest.Options(tb)
 	o.Database, o.Create = "shared", true
 	e, err := engine.Open(tb.Context(), o)
@@ -43,7 +49,9 @@ func Shared(tb testing.TB) *engine.Engine {
 		tb.Fatal(err)
 	}
 	shared.Lock()
+	shared.holder.Store(tb.Name())
 	tb.Cleanup(func() {
+		shared.holder.Store("")
 		shared.Unlock()
 		if err := e.Close(); err != nil {
 			tb.Error(err)
