@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/ratebatch/ratebatch/ratebatch/store"
@@ -44,9 +45,10 @@ func (a *readAhead) run(ctx context.Context) error {
 			a.err = context.Cause(ctx)
 			return a.err
 		}
-		if a.err = a.from.Next(b); a.err == io.EOF {
+		switch a.err = a.from.Next(b); {
+		case errors.Is(a.err, io.EOF) && !errors.Is(a.err, io.ErrUnexpectedEOF):
 			return nil
-		} else if a.err != nil {
+		case a.err != nil:
 			return a.err
 		}
 		a.full <- b // never blocks: it has a place for every block
