@@ -34,7 +34,7 @@ import (
 func benchAgent(ctx context.Context, _ *program, dir string, size benchSize) ([]bench.Figure, error) {
 	polls := size.hours / 6 // one a second
 	if size.hours >= 720 {
-		polls = 60
+		polls = 30
 	}
 	figures, err := benchAgentHost(ctx, filepath.Join(dir, "host"), 500, polls)
 	if err != nil {

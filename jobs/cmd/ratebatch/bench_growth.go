@@ -26,7 +26,7 @@ type growth struct {
 var (
 	growthQuick  = growth{rows: []int{20_000, 40_000}, scopes: []int{10, 100}, scopedRows: 20_000, months: 4, monthRows: 7_200}
 	growthMiddle = growth{rows: []int{1_000_000, 4_000_000}, scopes: []int{100, 1_000, 10_000}, scopedRows: 1_000_000, months: 13, monthRows: 36_000}
-	growthFull   = growth{rows: []int{1_000_000, 4_000_000, 14_400_000, 40_000_000}, scopes: []int{100, 1_000, 10_000}, scopedRows: 4_000_000, months: 13, monthRows: 1_008_000}
+	growthFull   = growth{rows: []int{1_000_000, 4_000_000, 14_400_000, 40_000_000}, scopes: []int{100, 1_000, 10_000}, scopedRows: 2_000_000, months: 13, monthRows: 1_008_000}
 )
 
 // benchGrowth rates usage of each size once, in a process of its own and over
