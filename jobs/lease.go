@@ -21,7 +21,7 @@ import (
 const (
 	beatEvery  = 10 * time.Second
 	leaseAfter = 60 * time.Second // silent for so long: the holder is gone
-	giveWay    = 3 * time.Second  // for so long a claim waits for later ones to be given back
+	giveWay    = 10 * time.Second // for so long a claim waits for later ones to be given back
 )
 
 // Lease is the expiring right to run a job. It saves work; correctness never
@@ -140,7 +140,7 @@ func (l *Lease) crossed(ctx context.Context) (string, error) {
 		select {
 		case <-waiting.Done():
 			return after, ctx.Err()
-		case <-time.After(giveWay / 60):
+		case <-time.After(giveWay / 100):
 		}
 	}
 }
