@@ -200,7 +200,7 @@ func (b *lineBuilder) add(block *store.Block, from, to int) error {
 // words copies a LowCardinality column: each word of the block's dictionary is
 // looked up once, each row is one array access.
 func (b *lineBuilder) words(in *store.Column, slot int, out *column, from, to int) {
-	if in.Dict == nil { // a String, should the table have been altered
+	if in.Dict == nil { // a String: a correction's resource, or the table was altered
 		for row := from; row < to; row++ {
 			out.putWord(validText(in.String(row)))
 		}

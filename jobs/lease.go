@@ -36,7 +36,8 @@ type Lease struct {
 	done      sync.WaitGroup
 }
 
-// Acquire claims the lease called name, or returns ErrLeaseHeld at once. A
+// Acquire claims the lease called name, or returns ErrLeaseHeld: at once, or
+// within seconds where two claims crossed. A
 // lease whose holder ran on this machine and is provably dead, or has been
 // silent for a minute, is taken over. The claim is kept alive until Release.
 func Acquire(ctx context.Context, s *store.Store, log *slog.Logger, name string, run uuid.UUID) (*Lease, error) {
@@ -137,10 +138,8 @@ func (l *Lease) crossed(ctx context.Context) (string, error) {
 		if err != nil || before != "" || after == "" {
 			return before, err
 		}
-		select {
-		case <-waiting.Done():
+		if Sleep(waiting, giveWay/100) != nil {
 			return after, ctx.Err()
-		case <-time.After(giveWay / 100):
 		}
 	}
 }

@@ -68,8 +68,7 @@ func TestTwoDaemonsMakeUpForFiveDaysOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "schedule.yaml")
-	// No slot comes while the test runs.
-	minute := (time.Now().UTC().Minute() + 30) % 60
+	minute := time.Now().Add(-30 * time.Minute).UTC().Minute() // no slot comes while the test runs
 	if err := os.WriteFile(file, fmt.Appendf(nil, "jobs: [{name: rate, cron: '%d * * * *', args: [rate, --now, '2026-11-10T00:00:00Z'], jitter: 1s}]\n", minute), 0o600); err != nil {
 		t.Fatal(err)
 	}

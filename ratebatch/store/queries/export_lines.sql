@@ -6,6 +6,7 @@
 --          key, so sorting needs no memory that grows with the window. The filters stand inside the commits as well:
 --          they do not reach them by themselves. as_of leaves out what is committed while an export reads. closed is the number of the month's
 --          close, whose frozen commits alone are then looked at; 0 for an open month.
+--          A resource is long and comes again each hour: a dictionary carries each once a block.
 --          NEW ONLY stands for what an append delivery leaves out (append_known).
 SELECT region, scope, begin, end, metric, toLowCardinality(resource), attributes, unit, qty, price, rule, bucket, part, revision,
        cityHash64(region, metric, resource, attributes, part, end, unit, qty, price, rule, bucket) AS line_hash
