@@ -23,9 +23,8 @@ type LateLook struct {
 	Commits    uint64 // made since the last look
 	Tables     []UsageTable
 	Period     time.Duration
-	Filter     string // a condition on scope; empty: all scopes
-
-	days []time.Time // outside of which no tier row was refreshed since; nil: any day
+	Filter     string      // a condition on scope; empty: all scopes
+	Days       []time.Time // outside of which no tier row was refreshed since; nil: any day
 }
 
 // LateSince says from when on tier rows have to be looked at. Since is in 1970
@@ -37,7 +36,7 @@ func (s *Store) LateSince(ctx context.Context) (LateLook, error) {
 }
 
 func (l LateLook) candidates() string {
-	text := strings.ReplaceAll(SQL("late_candidates"), "/* ROWS */", refreshedRows(l.Tables, l.days))
+	text := strings.ReplaceAll(SQL("late_candidates"), "/* ROWS */", refreshedRows(l.Tables, l.Days))
 	if l.Filter != "" {
 		text = "SELECT * FROM (" + text + ") WHERE " + l.Filter
 	}
@@ -45,13 +44,17 @@ func (l LateLook) candidates() string {
 }
 
 func (l LateLook) params() Params {
-	return Params{"since": l.Since, "period": int64(l.Period / time.Second), "days": dates(l.days)}
+	return Params{"since": l.Since, "period": int64(l.Period / time.Second), "days": dates(l.Days)}
 }
 
-// maxRefreshedDays is how many days a look names; of more it asks every day.
-const maxRefreshedDays = 400
+const (
+	maxRefreshedDays = 400 // how many days a look names; of more it asks every day
+	fewDays          = 3   // not worth a statement to ask which of them hold such rows
+)
 
 // FindDays has a look ask only the days in which something was written since.
+// Where many were, as after a merge or a month that came at once, it asks first in
+// which of them a row was refreshed: a look asks twice what is left.
 func (s *Store) FindDays(ctx context.Context, l *LateLook) error {
 	tables := tierNames(l.Tables)
 	var whole bool
@@ -59,10 +62,24 @@ func (s *Store) FindDays(ctx context.Context, l *LateLook) error {
 	if err := s.Row(ctx, "refreshed_days", Params{"tables": tables, "since": l.Since}, &whole, &days); err != nil {
 		return err
 	}
-	if l.days = nil; whole && len(days) <= maxRefreshedDays {
-		l.days = append([]time.Time{}, days...)
+	if l.Days = nil; whole && len(days) <= maxRefreshedDays {
+		l.Days = append([]time.Time{}, days...)
 	}
-	return nil
+	if l.Days != nil && len(l.Days) <= fewDays || len(tables) == 0 {
+		return nil
+	}
+	text := strings.ReplaceAll(SQL("refreshed_rows"), "/* ROWS */", refreshedRows(l.Tables, l.Days))
+	days = []time.Time{}
+	err := s.each(WithParams(ctx, l.params()), "refreshed_rows", text, func(rows driver.Rows) error {
+		var day time.Time
+		err := rows.Scan(&day)
+		days = append(days, day)
+		return err
+	})
+	if err == nil && len(days) <= maxRefreshedDays {
+		l.Days = days
+	}
+	return err
 }
 
 // LateDays counts, per day, the committed periods whose usage may have changed.
@@ -87,7 +104,7 @@ func (s *Store) LateDays(ctx context.Context, l LateLook) ([]DueDay, error) {
 func (s *Store) InsertLatePeriods(ctx context.Context, p Pass, l LateLook, metricsDigest, usage, queryID string) error {
 	scopes := "SELECT scope, begin AS first, begin + {period:UInt32} AS until, committed + 1 AS again FROM (" + l.candidates() + ")"
 	text := strings.ReplaceAll(strings.ReplaceAll(SQL("insert_pass_periods"), "/* SCOPES */", scopes), "/* USAGE */", usage)
-	if err := s.conn.Exec(p.bind(ctx, queryID, Params{"closed": []string{}, "metrics_digest": metricsDigest, "since": l.Since, "days": dates(l.days)}), text); err != nil {
+	if err := s.conn.Exec(p.bind(ctx, queryID, Params{"closed": []string{}, "metrics_digest": metricsDigest, "since": l.Since, "days": dates(l.Days)}), text); err != nil {
 		return fmt.Errorf("insert_pass_periods of a look: %w", describe(err))
 	}
 	return nil
