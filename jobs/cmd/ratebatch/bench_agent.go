@@ -32,7 +32,7 @@ import (
 // answer as libvirtd does: what a poll of 500 domains costs, whether anything
 // grows, and how long 200 hosts keep one agent.
 func benchAgent(ctx context.Context, _ *program, dir string, size benchSize) ([]bench.Figure, error) {
-	polls := min(size.hours/6, 30) // one a second
+	polls := min(size.hours/8, 30) // one a second
 	figures, err := benchAgentHost(ctx, filepath.Join(dir, "host"), 500, polls)
 	if err != nil {
 		return nil, err

@@ -14,14 +14,14 @@ import (
 
 // benchRules measures large plans: 100,000 mapping values of which every
 // instance uses one of its own, and 10,000 scopes with ten rules of their own
-// each. (The quick size has a hundredth of both.) The usage is at most sixty
-// hours of it, about what rate puts into one pass: one pass is measured, and its memory.
+// each. (The quick size has a hundredth of both.) The usage is at most two
+// days of it, about what rate puts into one pass: one pass is measured, and its memory.
 func benchRules(ctx context.Context, p *program, dir string, size benchSize) ([]bench.Figure, error) {
 	values, scopes := 100_000, 10_000
 	if size.hours < 48 {
 		values, scopes = 1000, 100
 	}
-	hours := min(size.hours, 60)
+	hours := min(size.hours, 48)
 	instances := size.scopes * size.instances
 	var figures []bench.Figure
 	for _, x := range []struct {
