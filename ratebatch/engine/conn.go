@@ -2,12 +2,15 @@ package engine
 
 import (
 	"context"
+	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
 // watchedConn names the loss of the embedded engine in one clear error,
-// instead of a broken pipe here and a refused connection there.
+// instead of a broken pipe here and a refused connection there, and reads dates in
+// UTC whatever the server's zone.
 type watchedConn struct {
 	driver.Conn
 	engine *Engine
@@ -20,12 +23,19 @@ func (c *watchedConn) explain(err error) error {
 	return c.engine.embedded.explain(err)
 }
 
+// inUTC has the client read a Date as midnight in UTC. By the native protocol it
+// is midnight in the server's own zone else: session_timezone is not asked, and the
+// 1st of November of a server in Berlin is a moment in October.
+func inUTC(ctx context.Context) context.Context {
+	return clickhouse.Context(ctx, clickhouse.WithUserLocation(time.UTC))
+}
+
 func (c *watchedConn) Select(ctx context.Context, dest any, query string, args ...any) error {
-	return c.explain(c.Conn.Select(ctx, dest, query, args...))
+	return c.explain(c.Conn.Select(inUTC(ctx), dest, query, args...))
 }
 
 func (c *watchedConn) Query(ctx context.Context, query string, args ...any) (driver.Rows, error) {
-	rows, err := c.Conn.Query(ctx, query, args...)
+	rows, err := c.Conn.Query(inUTC(ctx), query, args...)
 	if err != nil {
 		return nil, c.explain(err)
 	}
@@ -33,11 +43,11 @@ func (c *watchedConn) Query(ctx context.Context, query string, args ...any) (dri
 }
 
 func (c *watchedConn) QueryRow(ctx context.Context, query string, args ...any) driver.Row {
-	return &watchedRow{c.Conn.QueryRow(ctx, query, args...), c}
+	return &watchedRow{c.Conn.QueryRow(inUTC(ctx), query, args...), c}
 }
 
 func (c *watchedConn) PrepareBatch(ctx context.Context, query string, opts ...driver.PrepareBatchOption) (driver.Batch, error) {
-	batch, err := c.Conn.PrepareBatch(ctx, query, opts...)
+	batch, err := c.Conn.PrepareBatch(inUTC(ctx), query, opts...)
 	if err != nil {
 		return nil, c.explain(err)
 	}
@@ -45,12 +55,12 @@ func (c *watchedConn) PrepareBatch(ctx context.Context, query string, opts ...dr
 }
 
 func (c *watchedConn) Exec(ctx context.Context, query string, args ...any) error {
-	return c.explain(c.Conn.Exec(ctx, query, args...))
+	return c.explain(c.Conn.Exec(inUTC(ctx), query, args...))
 }
 
 func (c *watchedConn) AsyncInsert(ctx context.Context, query string, wait bool, args ...any) error {
 	//nolint:staticcheck // the interface has it
-	return c.explain(c.Conn.AsyncInsert(ctx, query, wait, args...))
+	return c.explain(c.Conn.AsyncInsert(inUTC(ctx), query, wait, args...))
 }
 
 func (c *watchedConn) Ping(ctx context.Context) error { return c.explain(c.Conn.Ping(ctx)) }
