@@ -77,12 +77,7 @@ func (j *Job) Plan(ctx context.Context, month ratebatch.Month) (*Plan, error) {
 	if i := slices.IndexFunc(closed, func(c store.ClosedMonth) bool { return c.Month.Equal(month.Date) }); i >= 0 {
 		return j.again(ctx, p, closed[i])
 	}
-	w, err := j.Windows(ctx, month)
-	if err != nil {
-		return nil, err
-	}
-	p.disabled = w.Disabled
-	if err := j.refuse(ctx, p, w.Active); err != nil {
+	if p.disabled, err = j.settled(ctx, p); err != nil {
 		return nil, err
 	}
 	if err := j.inOrder(ctx, month, closed); err != nil {
@@ -92,6 +87,16 @@ func (j *Job) Plan(ctx context.Context, month ratebatch.Month) (*Plan, error) {
 		return nil, err
 	}
 	return p, j.compare(ctx, p)
+}
+
+// settled refuses a month in which something is to be rated, or rated again. It
+// gives the windows of the disabled scopes.
+func (j *Job) settled(ctx context.Context, p *Plan) ([]store.DueWindow, error) {
+	w, err := j.Windows(ctx, p.month)
+	if err != nil {
+		return nil, err
+	}
+	return w.Disabled, j.refuse(ctx, p, w.Active)
 }
 
 // again is the plan of a month that is closed: nothing, if it still is what was
@@ -167,17 +172,24 @@ func (j *Job) compare(ctx context.Context, p *Plan) error {
 	if err != nil {
 		return err
 	}
-	var all store.MonthTotal
-	for _, t := range p.Totals {
-		all.Lines += t.Lines
-		all.LineDigest += t.LineDigest
-		all.Total = all.Total.Add(t.Total)
-	}
+	all := sum(p.Totals)
 	if lines.Lines != all.Lines || lines.LineDigest != all.LineDigest || !lines.Total.Equal(all.Total) {
 		return &ratebatch.HaltError{Err: fmt.Errorf("month %s: the commits have %d lines, %s in all, the lines are %d and %s", p.Month, all.Lines, all.Total, lines.Lines, lines.Total),
 			Hint: "nothing was closed; reprocess the month, and look who changed rated_lines"}
 	}
 	return nil
+}
+
+// sum is what totals of all currencies have in lines. Commits of disabled periods
+// have none.
+func sum(totals []store.MonthTotal) store.MonthTotal {
+	var all store.MonthTotal
+	for _, t := range totals {
+		all.Lines += t.Lines
+		all.LineDigest += t.LineDigest
+		all.Total = all.Total.Add(t.Total)
+	}
+	return all
 }
 
 // Run freezes the month's commits: first the commits, then the row that makes
@@ -214,6 +226,9 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID, reason string) (R
 	if err := j.unchanged(ctx, p, frozen); err != nil {
 		return result, err
 	}
+	if was, is := sum(p.Totals), sum(frozen); was.Lines != is.Lines || was.LineDigest != is.LineDigest || !was.Total.Equal(is.Total) {
+		return result, j.changed(p) // by lines that nobody compared
+	}
 	// Once it is closed it is not noted any more (note_plain_month).
 	if err := j.Store.NotePlainMonths(ctx, []time.Time{p.month.Date}); err != nil {
 		return result, err
@@ -223,14 +238,18 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID, reason string) (R
 		return result, err
 	}
 	// A run that committed in between has changed what is current, and one that
-	// reopened an earlier month has changed what this one has to take; the month is
-	// open again and the next close takes it in.
+	// reopened an earlier month has changed what this one has to take; one of a shard,
+	// which a close does not wait for, may have changed what comes after its periods.
+	// The month is open again and the next close takes it in.
 	closed, err := j.Store.ClosedMonths(ctx)
 	if err == nil {
 		err = j.inOrder(ctx, p.month, closed)
 	}
 	if err == nil {
 		err = j.unchanged(ctx, p, frozen)
+	}
+	if err == nil {
+		_, err = j.settled(ctx, p)
 	}
 	if err != nil {
 		entry.Kind, entry.Reason = "reopen", "changed while it was closed"
@@ -246,9 +265,13 @@ func (j *Job) unchanged(ctx context.Context, p *Plan, frozen []store.MonthTotal)
 		return err
 	}
 	if !slices.EqualFunc(current, frozen, store.MonthTotal.Equal) {
-		return &ratebatch.TryAgainError{Err: fmt.Errorf("month %s changed while it was closed", p.Month), Hint: "another job commits in it; run it again afterwards"}
+		return j.changed(p)
 	}
 	return nil
+}
+
+func (j *Job) changed(p *Plan) error {
+	return &ratebatch.TryAgainError{Err: fmt.Errorf("month %s changed while it was closed", p.Month), Hint: "another job commits in it; run it again afterwards"}
 }
 
 // Reopen makes a closed month open again; what it consisted of stays on record.

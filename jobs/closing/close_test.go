@@ -2,6 +2,7 @@ package closing_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -182,4 +183,40 @@ func TestMonthsAreClosedInTheirOrder(t *testing.T) {
 	b.close("2026-03")
 	b.rate("2026-01", "14")
 	b.bills(all, "10", "102", "2", "1000", "10001")
+}
+
+// A close takes the lease of a whole rate, and shards have leases of their own:
+// what one of them commits while a month is closed opens it again.
+func TestAMonthThatIsNotSettledAfterItsCloseIsOpenAgain(t *testing.T) {
+	b := newBooks(t)
+	b.rate("2026-01", "10")
+	opened := func(what string, err error) {
+		t.Helper()
+		if ratebatch.ExitCode(err) != ratebatch.ExitTryAgain {
+			t.Fatalf("%s: %v, want exit %d", what, err, ratebatch.ExitTryAgain)
+		}
+		if closed, err := b.s.ClosedMonths(t.Context()); err != nil || len(closed) > 0 {
+			t.Errorf("%s: months %v are closed, %v; want none", what, closed, err)
+		}
+	}
+	// A shard committed after it was asked what is not settled.
+	windows, calls := b.job.Windows, 0
+	b.job.Windows = func(ctx context.Context, month ratebatch.Month) (closing.Windows, error) {
+		if calls++; calls > 1 {
+			return closing.Windows{}, &ratebatch.TryAgainError{Err: errors.New("2 periods are not settled")}
+		}
+		return windows(ctx, month)
+	}
+	opened("not settled", b.tryClose("2026-01"))
+	b.job.Windows = windows
+	// One committed lines that were never compared with it.
+	p, err := b.job.Plan(t.Context(), month("2026-01"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.rate("2026-01", "12")
+	_, err = b.job.Run(t.Context(), p, uuid.New(), "")
+	opened("committed between plan and close", err)
+	b.close("2026-01")
+	b.bills([]string{"2026-01"}, "12")
 }

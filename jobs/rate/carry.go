@@ -94,15 +94,16 @@ func (j *Job) settleCarries(ctx context.Context, plan *Plan, result *Result, sco
 		changed, lost := apart(changed, func(w store.DueWindow) bool {
 			return result.lost[store.ScopePeriod{Scope: w.Scope, Begin: w.First, End: w.Until}]
 		})
+		held := 0
 		if !plan.asked {
 			closed, err := j.closedMonths(ctx)
 			if err != nil {
 				return err
 			}
 			open := outside(changed, closed)
-			if held := len(changed) - len(open); held > 0 {
-				// Nobody asked for a correction of a closed month.
-				j.Log.WarnContext(ctx, "carry-in changed in a closed month", "periods", held, "hint", "correct it with 'ratebatch reprocess'")
+			if held = len(changed) - len(open); held > 0 {
+				// Nobody asked this run for a correction of a closed month.
+				j.Log.WarnContext(ctx, "carry-in changed in a closed month", "periods", held, "hint", "a correction of it was cut: finish it with 'ratebatch reprocess'")
 			}
 			changed = open
 		}
@@ -113,8 +114,9 @@ func (j *Job) settleCarries(ctx context.Context, plan *Plan, result *Result, sco
 			result.carries = append(carriesLost(lost), gone...)
 			// The look is noted only when nothing is left to do: a run that dies before
 			// is made up for by the next, and other shards find what is theirs. What lost
-			// its usage is left as it is: a run can do nothing about it.
-			if len(changed) > 0 {
+			// its usage is left as it is: a run can do nothing about it. What is held
+			// is for the correction that was cut, which would not find it after a look.
+			if len(changed) > 0 || held > 0 {
 				return nil
 			}
 			return j.Store.NoteCarryLook(ctx, look.now, look.scopes, look.changed)

@@ -270,6 +270,8 @@ func (p *pricer) charges() []store.MonthCharges {
 			}
 			if c := monthCharges(x, last); len(c.Minimums)+len(c.Caps) > 0 {
 				c.MonthFrom, c.Last, c.Currency = m.From, last, version.Currency
+				terms := p.commitTerms("")
+				c.Boundaries, c.Currencies = terms.Boundaries, terms.Currencies
 				out = append(out, c)
 			}
 		})

@@ -103,6 +103,8 @@ type ChargeRule struct {
 type MonthCharges struct {
 	MonthFrom, Last time.Time // begins of the month and of its last period
 	Currency        string
+	Boundaries      []time.Time // instants between the attempt's plans
+	Currencies      []string    // of these plans: one more than Boundaries
 	Minimums, Caps  []ChargeRule
 	Priced          bool     // whether scopes are priced at all
 	Others          []string // scopes of which the contrary holds
@@ -111,7 +113,7 @@ type MonthCharges struct {
 // InsertCharges works out what a month came to, for the scopes whose last period
 // of it the attempt rates, and adds the lines of its minimum and cap.
 func (s *Store) InsertCharges(ctx context.Context, p Pass, m MonthCharges, charged, lines string) error {
-	params := Params{"month_from": m.MonthFrom, "last": m.Last, "currency": m.Currency, "priced": m.Priced, "others": m.Others}
+	params := Params{"month_from": m.MonthFrom, "last": m.Last, "currency": m.Currency, "boundaries": m.Boundaries, "currencies": m.Currencies, "priced": m.Priced, "others": m.Others}
 	if err := s.conn.Exec(p.bind(ctx, charged, params), SQL("insert_pass_charges")); err != nil {
 		return fmt.Errorf("insert_pass_charges: %w", describe(err))
 	}

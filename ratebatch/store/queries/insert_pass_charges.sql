@@ -1,6 +1,7 @@
 -- name:    insert_pass_charges
 -- purpose: What the month came to before its last period, and in it, for each scope whose last period of the month an attempt rates.
 -- params:  run_id UUID, month_from, last DateTime('UTC') (begin of the month's last period), currency String,
+--          boundaries Array(DateTime('UTC')), currencies Array(String) (one more than boundaries, of the attempt's plans),
 --          priced Bool (scopes are priced at all), others Array(String) (scopes of which the contrary holds)
 -- reads:   rated_lines and pass_periods of the attempt, the month's commits of its scopes
 -- why:     a minimum and a cap are about the month; their line is one of its last period, so that it is rated, committed and
@@ -11,6 +12,7 @@ SELECT {run_id:UUID}, '', scope, {last:DateTime('UTC')}, '(charged)', 0, toDecim
 FROM (
     SELECT scope, begin AS at, sum(toDecimal256(price, 18)) AS amount FROM rated_lines
     WHERE run_id = {run_id:UUID} AND begin >= {month_from:DateTime('UTC')} AND begin <= {last:DateTime('UTC')}
+      AND {currencies:Array(String)}[1 + arrayCount(t -> begin >= t, {boundaries:Array(DateTime('UTC'))})] = {currency:String}
     GROUP BY scope, at
     UNION ALL
     SELECT scope, at, of_total AS amount FROM (

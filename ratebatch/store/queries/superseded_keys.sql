@@ -4,8 +4,8 @@
 -- reads:   period_commits twice; exports and month_commits, small
 -- why:     what a close ever froze stays. What was rated again and not exported since stays too: the last delivery still shows it,
 --          and the next append delivery needs it: of places of append deliveries the one that is furthest behind counts. What was
---          rated after a close stays: a later month's invoice may have billed the difference to it as a correction, and the next
---          correction starts from there.
+--          rated after its month was first closed stays, also of scopes that the close did not know: a later month's invoice may
+--          have billed the difference to it as a correction, and the next correction starts from there.
 SELECT p.scope AS scope, p.key AS key, p.lines AS of_lines,
        NOT {exported:Bool} OR c.committed <= arrayMax(arrayMap(e -> if(p.begin >= e.1 AND p.begin < e.2, e.3, toDateTime64(0, 6, 'UTC')), (
            SELECT groupArray((e.first, e.until, e.latest)) FROM (
@@ -20,7 +20,10 @@ INNER JOIN (
     SELECT k.scope AS scope, k.begin AS begin, max(k.rank) AS rank, argMax(k.kind, k.rank) AS kind, argMax(k.committed_at, k.rank) AS committed
     FROM period_commits AS k WHERE k.run_id NOT IN (SELECT run_id FROM void_attempts) GROUP BY k.scope, k.begin
     HAVING count() > 1) AS c ON p.scope = c.scope AND p.begin = c.begin
-LEFT JOIN (SELECT m.scope AS scope, m.begin AS begin, min(m.closed_at) AS at FROM month_commits AS m WHERE m.kind = 'commit' GROUP BY m.scope, m.begin) AS f
-    ON p.scope = f.scope AND p.begin = f.begin
-WHERE (toUnixTimestamp(f.at) = 0 OR p.committed_at <= f.at) AND p.rank != c.rank AND c.kind = 'rated' AND c.committed < {before:DateTime64(6, 'UTC')}
+WHERE NOT arrayExists(m -> p.begin >= m.1 AND p.begin < m.2 AND p.committed_at > m.3, (
+          SELECT groupArray((m.first, m.till, m.at)) FROM (
+              SELECT if(x.until = toDateTime(0, 'UTC'), toDateTime(x.month, 'UTC'), x.begin) AS first,
+                     if(x.until = toDateTime(0, 'UTC'), toDateTime(x.month + INTERVAL 1 MONTH, 'UTC'), x.until) AS till, min(x.closed_at) AS at
+              FROM month_commits AS x WHERE x.kind = 'close' GROUP BY first, till) AS m))
+  AND p.rank != c.rank AND c.kind = 'rated' AND c.committed < {before:DateTime64(6, 'UTC')}
   AND p.key NOT IN (SELECT key FROM month_commits WHERE kind = 'commit') AND p.run_id NOT IN (SELECT run_id FROM void_attempts)

@@ -1,0 +1,132 @@
+package rate_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/jobs"
+	"github.com/ratebatch/ratebatch/jobs/rate"
+	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
+)
+
+// A correction of a closed month that is cut between its commits and the look at
+// what they changed is found half done by the runs that nobody asked for one, and
+// is still there for the correction that goes on with it.
+func TestACutCorrectionOfAClosedMonthIsGoneOnWith(t *testing.T) {
+	s := withTraffic(t)
+	const text = "currency: EUR\nservices: [{name: traffic, tiers: [{id: g, steps: [{up_to: 10, cost: 2}, {cost: 1}]}]}]\n"
+	applyPlan(t, s, text, time.Unix(0, 0))
+	start := at("2026-11-01T00:00:00Z")
+	var flows []flow
+	for hour := range 4 {
+		flows = append(flows, flow{start.Add(time.Duration(hour) * time.Hour), "one", "s0", "a", "", decimal.New(4, 0)})
+	}
+	sendTraffic(t, s, flows)
+	o := options("2026-11-01T06:00:01Z")
+	if _, err := run(t.Context(), s, o); err != nil {
+		t.Fatal(err)
+	}
+	month := ratebatch.Calendar{}.Named(start)
+	if err := s.FreezeMonth(t.Context(), month, 1, "", "test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutMonthClose(t.Context(), month, store.MonthChange{Closed: 1, Kind: "close"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	late := flow{start, "one", "s0", "b", "", decimal.New(5, 0)}
+	flows = append(flows, late)
+	sendTraffic(t, s, []flow{late})
+
+	job := &rate.Job{Store: s, Log: slog.New(slog.DiscardHandler), Options: o}
+	cut := errors.New("cut")
+	job.Passed = func(context.Context, time.Time) error { return cut }
+	r, err := jobs.Start(t.Context(), s, "reprocess", nil, "test", o.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var since time.Time
+	if err := s.Row(t.Context(), "server_time", nil, &since); err != nil {
+		t.Fatal(err)
+	}
+	correction := rate.Again{Scopes: []string{"s0"}, From: start, To: start.Add(time.Hour), Since: since, Reason: "late"}
+	p, _, err := job.PlanAgain(t.Context(), correction)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := job.Run(t.Context(), p, r); !errors.Is(err, cut) {
+		t.Fatalf("the correction was not cut: %v", err)
+	}
+	unsettled := func(want int) {
+		t.Helper()
+		if got, err := job.Unsettled(t.Context(), month); err != nil || got != want {
+			t.Errorf("%d periods are unsettled, %v; want %d", got, err, want)
+		}
+	}
+	unsettled(2)
+	for range 2 { // hours go by
+		result, err := run(t.Context(), s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Carried != 0 {
+			t.Errorf("%d periods of a closed month were rated again, and nobody asked for it", result.Carried)
+		}
+	}
+	unsettled(2)
+
+	job.Passed = nil
+	if p, _, err = job.PlanAgain(t.Context(), correction); err != nil {
+		t.Fatal(err)
+	}
+	result, err := job.Run(t.Context(), p, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Carried != 2 {
+		t.Errorf("%d periods were rated again, want 2", result.Carried)
+	}
+	unsettled(0)
+	var is string
+	if err := s.Conn().QueryRow(t.Context(), `SELECT arrayStringConcat(arraySort(groupArray(toString(total))), ' ') FROM (
+		SELECT argMax(total, rank) AS total FROM period_commits GROUP BY scope, begin HAVING total > 0)`).Scan(&is); err != nil {
+		t.Fatal(err)
+	}
+	// 9 of the first hour at 2, 1 at 2 and 3 at 1 of the second, then 4 at 1 each.
+	if want := "18 4 4 5"; strings.Join(slices.Sorted(slices.Values(strings.Fields(is))), " ") != want {
+		t.Errorf("the hours come to %s, want %s", is, want)
+	}
+}
+
+// A month's cap is about one currency, also where one pass rates the whole month
+// and its plans are in two.
+func TestACapCountsItsOwnCurrency(t *testing.T) {
+	s := withTraffic(t)
+	const middle = "2026-11-15T00:00:00Z"
+	applyPlan(t, s, "services: [{name: traffic, mappings: [{type: flat, cost: 1}]}]\n", time.Unix(0, 0))
+	applyPlan(t, s, "currency: EUR\nservices: [{name: traffic, mappings: [{type: flat, cost: 1}]}]\ncharges: [{kind: cap, amount: 100}]\n", at(middle))
+	sendTraffic(t, s, []flow{
+		{at("2026-11-02T00:00:00Z"), "one", "s0", "a", "", decimal.New(90, 0)},
+		{at("2026-11-20T00:00:00Z"), "one", "s0", "a", "", decimal.New(60, 0)},
+		{at("2026-11-02T00:00:00Z"), "one", "s1", "a", "", decimal.New(90, 0)},
+		{at("2026-11-20T00:00:00Z"), "one", "s1", "a", "", decimal.New(160, 0)},
+	})
+	if _, err := run(t.Context(), s, options("2026-12-01T06:00:01Z")); err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	if err := s.Conn().QueryRow(t.Context(), `SELECT arrayStringConcat(groupArray(text), ', ') FROM (
+		SELECT concat(scope, ' ', toString(currency), ' ', toString(sum(total))) AS text FROM period_commits GROUP BY scope, currency ORDER BY scope, currency)`).Scan(&got); err != nil {
+		t.Fatal(err)
+	}
+	if want := "s0  90, s0 EUR 60, s1  90, s1 EUR 100"; got != want {
+		t.Errorf("the month comes to %s, want %s", got, want)
+	}
+}
