@@ -71,7 +71,15 @@ func TestACutCorrectionOfAClosedMonthIsGoneOnWith(t *testing.T) {
 		}
 	}
 	unsettled(2)
-	for range 2 { // hours go by
+	looks := func() (n uint64) {
+		t.Helper()
+		if err := s.Conn().QueryRow(t.Context(), "SELECT count() FROM carry_looks").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := looks() // ten minutes after one that is noted, what came before it is not looked at again
+	for range 2 {     // hours go by
 		result, err := run(t.Context(), s, o)
 		if err != nil {
 			t.Fatal(err)
@@ -81,6 +89,9 @@ func TestACutCorrectionOfAClosedMonthIsGoneOnWith(t *testing.T) {
 		}
 	}
 	unsettled(2)
+	if after := looks(); after != before {
+		t.Errorf("%d looks were noted over what they left", after-before)
+	}
 
 	job.Passed = nil
 	if p, _, err = job.PlanAgain(t.Context(), correction); err != nil {
