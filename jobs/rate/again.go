@@ -117,6 +117,9 @@ func (j *Job) checkAgain(ctx context.Context, again Again) error {
 			Err:  fmt.Errorf("not made of whole periods of %s: the length of a period was another when this was asked for", length),
 			Hint: "ask for it anew, from the begin of a period to the end of one"}
 	}
+	if err := j.checkBilled(ctx, again); err != nil {
+		return err
+	}
 	scope, p, err := j.Store.OtherPeriod(ctx, length, again.From, again.To, again.Scopes...)
 	if err != nil || scope == "" {
 		return err
@@ -124,6 +127,34 @@ func (j *Job) checkAgain(ctx context.Context, again Again) error {
 	return &ratebatch.HaltError{Scope: scope, Period: p,
 		Err:  fmt.Errorf("rated as a period of %s, not %s: both would bill the same time twice", p.Length(), length),
 		Hint: fmt.Sprintf("ask for time that was rated in periods of %s; a correction of this one needs %s to be in force again ('ratebatch settings set period'), which has to wait until no open month is rated in %[1]s", length, p.Length())}
+}
+
+// checkBilled refuses to correct a closed month whose lines are gone: the
+// difference to what was billed is told line by line.
+func (j *Job) checkBilled(ctx context.Context, again Again) error {
+	closed, err := j.Store.ClosedMonths(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range closed {
+		m := j.Options.Calendar.Named(c.Month)
+		if !m.From.Before(again.To) || !again.From.Before(m.To) {
+			continue
+		}
+		there, err := j.Store.AnyLine(ctx, m.From, m.To)
+		if err != nil {
+			return err
+		}
+		frozen, err := j.Store.FrozenTotals(ctx, m, c.Closed)
+		if err != nil {
+			return err
+		}
+		if billed := slices.ContainsFunc(frozen, func(t store.MonthTotal) bool { return t.Lines > 0 }); billed && !there {
+			return &ratebatch.HaltError{Err: fmt.Errorf("month %s is closed and its lines were removed by 'ratebatch retention --lines-after': a correction could not be told from what was billed", m),
+				Hint: "bill the difference by hand"}
+		}
+	}
+	return nil
 }
 
 // text says what is held up: by whom or by the input of a region, and what lacks a

@@ -111,7 +111,8 @@ func (j *Job) void(ctx context.Context, p *Plan) error {
 }
 
 // planMonths finds the months whose lines are old enough, and refuses those
-// that are not closed, or not exported since they were.
+// that are not closed, or not exported since they were, or of which a correction is
+// still told from the lines that were billed.
 func (j *Job) planMonths(ctx context.Context, p *Plan) error {
 	if j.Options.Lines == 0 {
 		return nil
@@ -129,6 +130,8 @@ func (j *Job) planMonths(ctx context.Context, p *Plan) error {
 			p.Refused = append(p.Refused, name+" is not closed")
 		case m.Exported.Before(m.ClosedAt):
 			p.Refused = append(p.Refused, name+" was not exported since it was closed")
+		case m.Waits:
+			p.Refused = append(p.Refused, name+" was rated again since it was closed, and no later month that is closed and exported has billed the correction")
 		default:
 			p.Months = append(p.Months, name)
 			p.months = append(p.months, month)

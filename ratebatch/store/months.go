@@ -91,6 +91,13 @@ func (s *Store) FrozenTotals(ctx context.Context, month ratebatch.Month, closed 
 	return Collect(ctx, s, "frozen_totals", Params{"month": month.Date.Format(time.DateOnly), "closed": closed}, scanMonthTotal)
 }
 
+// AnyLine says whether a window holds a rated line.
+func (s *Store) AnyLine(ctx context.Context, from, to time.Time) (bool, error) {
+	var there bool
+	err := s.Row(ctx, "any_line", Params{"from": from, "to": to}, &there)
+	return there, err
+}
+
 // LineTotals sums the lines of a month's current commits, from the lines.
 func (s *Store) LineTotals(ctx context.Context, month ratebatch.Month) (MonthTotal, error) {
 	var t MonthTotal

@@ -99,13 +99,14 @@ type LineMonth struct {
 	Closed   bool
 	ClosedAt time.Time
 	Exported time.Time // 1970 if never
+	Waits    bool      // it was rated again since it was closed, and no later month has billed that yet
 }
 
 // LineMonths lists the months that have rated lines.
 func (s *Store) LineMonths(ctx context.Context) ([]LineMonth, error) {
 	return Collect(ctx, s, "line_months", nil, func(rows driver.Rows) (LineMonth, error) {
 		var m LineMonth
-		err := rows.Scan(&m.Month, &m.Lines, &m.Closed, &m.ClosedAt, &m.Exported)
+		err := rows.Scan(&m.Month, &m.Lines, &m.Closed, &m.ClosedAt, &m.Exported, &m.Waits)
 		m.Month = m.Month.UTC()
 		return m, err
 	})

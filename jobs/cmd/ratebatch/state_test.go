@@ -431,6 +431,12 @@ func TestRetentionRemovesOnlyWhatCountsNoMore(t *testing.T) {
 	b.fails(ratebatch.ExitHalted, "2026-11 was not exported since it was closed", "retention", "--lines-after", "24h", "--now", later)
 	b.owe("alpha 12, beta 3")
 	b.sql("INSERT INTO exports (delivery, dataset, location, month) VALUES ('after the close', 'lines', 'l', '2026-11-01')")
+	// A correction is told from the lines that were billed, until a later month has billed it.
+	b.must("backfill", "--scope", "alpha", "--from", "2026-11-30T20:00:00Z", "--to", "2026-11-30T21:00:00Z", "--reason", "again", "--now", at)
+	b.fails(ratebatch.ExitHalted, "no later month that is closed and exported has billed the correction", "retention", "--lines-after", "24h", "--now", later)
+	b.sql("INSERT INTO month_commits (month, closed, kind, begin, until) VALUES ('2027-01-01', 1, 'close', '2027-01-01 00:00:00', '2027-02-01 00:00:00')")
+	b.fails(ratebatch.ExitHalted, "no later month that is closed and exported", "retention", "--lines-after", "24h", "--now", later)
+	b.sql("INSERT INTO exports (delivery, dataset, location, month) VALUES ('took it', 'lines', 'l', '2027-01-01')")
 	if out := b.must("retention", "--lines-after", "24h", "--now", later, "--dry-run"); !strings.Contains(out, "lines of 2026-11 ") || !strings.Contains(out, "refused: lines of 2026-12 is not closed") {
 		t.Errorf("dry run:\n%s", out)
 	}
@@ -438,6 +444,7 @@ func TestRetentionRemovesOnlyWhatCountsNoMore(t *testing.T) {
 	if got := b.text("SELECT toString(countIf(begin < '2026-12-01 00:00:00')) FROM rated_lines"); got != "0" {
 		t.Errorf("%s lines of the closed and exported month are left", got)
 	}
+	b.fails(ratebatch.ExitHalted, "2026-11 is closed and its lines were removed", "backfill", "--scope", "alpha", "--from", "2026-11-30T20:00:00Z", "--to", "2026-11-30T21:00:00Z", "--reason", "too late", "--now", at)
 	b.must("retention", "--now", time.Now().AddDate(3, 0, 0).Format(time.RFC3339))
 	if got := b.text("SELECT toString(uniqExact(run_id) - uniqExact(job)) FROM job_runs WHERE state = 'done'"); got != "0" && got != "1" {
 		t.Errorf("%s old job runs are left beside each job's last", got)
