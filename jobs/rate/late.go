@@ -116,9 +116,13 @@ func (j *Job) Look(ctx context.Context, run *jobs.Run) (LateResult, error) {
 	if err := j.Store.FindDays(ctx, &look); err != nil {
 		return result, err
 	}
-	days, err := j.Store.LateDays(ctx, look)
+	days, others, err := j.Store.LateDays(ctx, look)
 	if err != nil {
 		return result, err
+	}
+	if others > 0 {
+		// Their months are closed: the length changes only when no open one is rated.
+		j.Log.WarnContext(ctx, "usage arrived in periods of another length", "periods", others, "hint", "it is not compared with what was billed: that length has to be in force again for it ('ratebatch settings set period')")
 	}
 	plan := &Plan{terms: x.terms}
 	if len(days) > 0 {
@@ -287,6 +291,10 @@ func (j *Job) lookAt(ctx context.Context, plan *Plan, look store.LateLook, c chu
 	}
 	for i := range found {
 		f := &found[i]
+		if f.FoundFingerprint == f.CommittedFingerprint {
+			f.Action = Ignore // what was found before is no more
+			continue
+		}
 		f.Action = j.lateAction(*f, closed)
 		if f.Kind == "lost" {
 			result.Lost++

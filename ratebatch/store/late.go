@@ -82,27 +82,30 @@ func (s *Store) FindDays(ctx context.Context, l *LateLook) error {
 	return err
 }
 
-// LateDays counts, per day, the committed periods whose usage may have changed.
-func (s *Store) LateDays(ctx context.Context, l LateLook) ([]DueDay, error) {
+// LateDays counts, per day, the committed periods whose usage may have changed,
+// and in all those of another length, which are not compared.
+func (s *Store) LateDays(ctx context.Context, l LateLook) (days []DueDay, others uint64, err error) {
 	if len(tierNames(l.Tables)) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
-	var out []DueDay
 	text := strings.ReplaceAll(SQL("late_days"), "/* CANDIDATES */", l.candidates())
-	err := s.each(WithParams(ctx, l.params()), "late_days", text, func(rows driver.Rows) error {
+	err = s.each(WithParams(ctx, l.params()), "late_days", text, func(rows driver.Rows) error {
 		var d DueDay
-		err := rows.Scan(&d.Day, &d.Periods)
+		var n uint64
+		err := rows.Scan(&d.Day, &d.Periods, &n)
 		d.Day = d.Day.UTC()
-		out = append(out, d)
+		if others += n; d.Periods > 0 {
+			days = append(days, d)
+		}
 		return err
 	})
-	return out, err
+	return days, others, err
 }
 
 // InsertLatePeriods writes down the look's candidates that begin in the pass's
 // window, with the usage found for each now.
 func (s *Store) InsertLatePeriods(ctx context.Context, p Pass, l LateLook, metricsDigest, usage, queryID string) error {
-	scopes := "SELECT scope, begin AS first, begin + {period:UInt32} AS until, committed + 1 AS again FROM (" + l.candidates() + ")"
+	scopes := "SELECT scope, begin AS first, begin + {period:UInt32} AS until, committed + 1 AS again FROM (" + l.candidates() + ") WHERE comparable"
 	text := strings.ReplaceAll(strings.ReplaceAll(SQL("insert_pass_periods"), "/* SCOPES */", scopes), "/* USAGE */", usage)
 	if err := s.conn.Exec(p.bind(ctx, queryID, Params{"closed": []string{}, "metrics_digest": metricsDigest, "since": l.Since, "days": dates(l.Days)}), text); err != nil {
 		return fmt.Errorf("insert_pass_periods of a look: %w", describe(err))
@@ -138,8 +141,8 @@ func (f LateFinding) Difference() decimal.Decimal { return f.FoundTotal.Sub(f.Co
 // another plan is in force for it now.
 func (f LateFinding) ByPlan() decimal.Decimal { return f.PlanTotal.Sub(f.FoundTotal) }
 
-// LateFound lists the periods of a look whose usage changed; FoundTotal is
-// still as committed.
+// LateFound lists the periods of a look whose usage changed, and those with a
+// finding whose usage is as committed again; FoundTotal is still as committed.
 func (s *Store) LateFound(ctx context.Context, p Pass, metricsDigest string) ([]LateFinding, error) {
 	return Collect(ctx, s, "late_found", Params{"run_id": p.ID, "from": p.From, "to": p.To, "metrics_digest": metricsDigest}, func(rows driver.Rows) (LateFinding, error) {
 		f := LateFinding{Kind: "late"}

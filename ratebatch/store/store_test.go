@@ -187,7 +187,7 @@ func TestEveryQueryIsExplained(t *testing.T) {
 				return // EXPLAIN does not take it; Kill and Migrate have tests of their own
 			}
 			statement = strings.ReplaceAll(statement, "/* SCOPES */", "SELECT '' AS scope, toDateTime(0, 'UTC') AS first, toDateTime(3600, 'UTC') AS until, 0::Int64 AS again")
-			statement = strings.ReplaceAll(statement, "/* CANDIDATES */", "SELECT '' AS scope, toDateTime(0, 'UTC') AS begin, 0::Int64 AS committed")
+			statement = strings.ReplaceAll(statement, "/* CANDIDATES */", "SELECT '' AS scope, toDateTime(0, 'UTC') AS begin, 0::Int64 AS committed, true AS comparable")
 			statement = strings.ReplaceAll(statement, "/* ROWS */", "SELECT '' AS scope, '' AS region, toDateTime(0, 'UTC') AS bucket, true AS tier, toDateTime(0, 'UTC') AS refreshed_at")
 			statement = strings.ReplaceAll(statement, "/* TIERED */", "SELECT scope, begin, region, qty, '' AS account_, 1 AS t_ FROM rated_lines")
 			statement = strings.ReplaceAll(statement, "/* EDGES */", "CAST('[1]', 'Array(Int128)')")

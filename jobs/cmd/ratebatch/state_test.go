@@ -379,6 +379,16 @@ func TestLateAndLostUsage(t *testing.T) {
 	if got := b.text("SELECT toString(count()) FROM late_usage WHERE kind = 'lost'"); got != "1" {
 		t.Errorf("%s findings of lost usage, want 1", got)
 	}
+	// It comes back, and the alarm ends; it is lost again, and rings again.
+	b.usage("beta", "2026-11-30 20:00:00", 1, "1800", "2099-01-01 00:00:00")
+	b.rate()
+	b.owe("alpha 5.5, beta 4")
+	if out := b.must("status", "--check", "--now", at, "--first-period", "usage"); strings.Contains(out, "lost") {
+		t.Errorf("usage that came back is still lost:\n%s", out)
+	}
+	b.sql("ALTER TABLE instance_metrics_hourly DELETE WHERE project_id = 'beta' AND bucket = '2026-11-30 20:00:00' SETTINGS mutations_sync = 2")
+	b.must("backfill", "--scope", "beta", "--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T00:00:00Z", "--reason", "once more", "--now", at)
+	b.fails(ratebatch.ExitHalted, "usage of 1 rated periods was lost", "status", "--check", "--now", at, "--first-period", "usage")
 }
 
 // A look reads only what was refreshed since the last one, and never history.

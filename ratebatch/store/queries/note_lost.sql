@@ -1,5 +1,5 @@
 -- name:    note_lost
--- purpose: Notes the periods of an attempt that have fewer usage rows than were committed, once per commit and finding.
+-- purpose: Notes the periods of an attempt that have fewer usage rows than were committed, unless that was found last.
 -- params:  run_id UUID, from, to DateTime('UTC')
 -- reads:   pass_periods of the attempt, the commits of those periods
 INSERT INTO late_usage (scope, begin, end, kind, revision, committed_rows, committed_fingerprint, found_rows, found_fingerprint, currency,
@@ -12,4 +12,6 @@ INNER JOIN (
     FROM period_commits AS k
     WHERE k.begin >= {from:DateTime('UTC')} AND k.begin < {to:DateTime('UTC')} AND k.run_id NOT IN (SELECT run_id FROM void_attempts)
     GROUP BY k.scope, k.begin) AS c ON p.scope = c.scope AND p.begin = c.begin
-WHERE (p.scope, p.begin, c.revision, p.usage_fingerprint) NOT IN (SELECT scope, begin, revision, found_fingerprint FROM late_usage WHERE kind = 'lost')
+WHERE (p.scope, p.begin, c.revision, p.usage_fingerprint, 'lost') NOT IN (
+    SELECT l.scope, l.begin, argMax(l.revision, l.found_at), argMax(l.found_fingerprint, l.found_at), argMax(toString(l.kind), l.found_at)
+    FROM late_usage AS l GROUP BY l.scope, l.begin)
