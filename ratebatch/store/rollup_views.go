@@ -39,27 +39,33 @@ func (k *tierKind) viewText(tier int, o MigrateOptions) string {
 	width := strconv.Itoa(int(tierWidths[tier]))
 	samples, target := k.samples+suffix, k.tiers[tier]+suffix
 
+	// Each moment is worked out once, before everything that asks for it: written out in
+	// every place, the statement would hold each of its subqueries dozens of times, and the
+	// server would take half a second to read it, for each view, whenever it refreshes.
+	//
 	// A block is stamped when it arrives and visible when it is written; five
 	// minutes lie safely between.
 	since := "(SELECT toDateTime(ifNull(toUnixTimestamp(max(last_success_time)) - 300, 0), 'UTC') FROM system.view_refreshes" +
 		" WHERE database = currentDatabase() AND view = " + sqltext.String(viewName(k.tiers[tier])) + ")"
-	oldest := firstWholeHourText(k.samples, 0)
 	// With a known last refresh, reading starts at the earliest bucket touched since.
 	earliest := "(SELECT toDateTime(ifNull(minOrNull(intDiv(least(toUnixTimestamp64Milli(begin), toUnixTimestamp64Milli(ts) - 1), 1000 * " + width + ")), intDiv(toUnixTimestamp(now()), " + width + ")) * " + width + ", 'UTC')" +
-		" FROM " + samples + " WHERE ingested_at >= " + since + " OR ts > " + since + " - " + width + ")"
-	from := "greatest(" + oldest + ", if(" + since + " = toDateTime(0, 'UTC'), toDateTime(0, 'UTC'), " + earliest + "))"
-	to := "toDateTime(intDiv(toUnixTimestamp(now()), " + width + ") * " + width + ", 'UTC')"
-	text := strings.NewReplacer(
+		" FROM " + samples + " WHERE view_since > toDateTime(0, 'UTC') AND (ingested_at >= view_since OR ts > view_since - " + width + "))"
+	moments := "WITH\n    " + since + " AS view_since,\n    " +
+		firstWholeHourText(k.samples, 0) + " AS view_oldest,\n    " +
+		earliest + " AS view_earliest,\n    " +
+		"greatest(view_oldest, if(view_since = toDateTime(0, 'UTC'), toDateTime(0, 'UTC'), view_earliest)) AS view_from,\n    " +
+		"toDateTime(intDiv(toUnixTimestamp(now()), " + width + ") * " + width + ", 'UTC') AS view_to,\n"
+	return strings.NewReplacer(
+		"\nWITH\n", "\n"+moments,
 		"{width:UInt32}", width,
 		"{all:Bool}", "false",
-		"{since:DateTime('UTC')}", since,
-		"{from:DateTime('UTC')}", from,
-		"{to:DateTime('UTC')}", to,
+		"{since:DateTime('UTC')}", "view_since",
+		"{from:DateTime('UTC')}", "view_from",
+		"{to:DateTime('UTC')}", "view_to",
 		"{reach:UInt32}", "100000000", // nothing ends after now by much; this only has to be long enough
 		"{target:Identifier}", target,
 		"FROM "+k.samples, "FROM "+samples,
-	).Replace(SQL("tier_" + k.name))
-	return text
+	).Replace("\n"+SQL("tier_"+k.name))
 }
 
 // firstWholeHourText is Kept.FirstWholeHour of a table of raw samples as an

@@ -32,7 +32,7 @@ WITH
             SELECT region, instance_uuid, intDiv(arrayJoin(slots(begin, ts)) * {width:UInt32}, 3600) AS h, toInt64(count()) AS n
             FROM instance_samples FINAL
             WHERE NOT {all:Bool} AND {since:DateTime('UTC')} = toDateTime(0, 'UTC')
-              AND ts > {from:DateTime('UTC')} AND begin < {to:DateTime('UTC')}
+              AND begin < {to:DateTime('UTC')}
             GROUP BY region, instance_uuid, h
             UNION ALL
             SELECT region, instance_uuid, intDiv(toUnixTimestamp(bucket), 3600) AS h, -toInt64(sum(samples)) AS n
@@ -65,19 +65,18 @@ FROM (
                    least((toInt64(slot) + 1) * 1000 * {width:UInt32}, end_ms) AS hi, toUInt64(hi - lo) AS weight
             FROM (
                 SELECT region, host, instance_uuid, toUInt64(reinterpretAsInt32(cpu_pct)) AS cpu, cpu_pct, memory_actual_bytes, memory_rss_bytes, memory_usable_bytes,
-                       project_id, user_id, flavor_name, vcpus, image_id, instance_name,
+                       project_id, user_id, flavor_name, vcpus, image_id, instance_name, from_slot,
                        toUnixTimestamp64Milli(ts) AS end_ms, least(toUnixTimestamp64Milli(begin), end_ms) AS begin_ms, toUInt64(end_ms - begin_ms) AS length,
                        intDiv(end_ms - 1, 1000 * {width:UInt32}) AS last_slot, least(intDiv(begin_ms, 1000 * {width:UInt32}), last_slot) AS first_slot,
                        end_ms * 1048576 + sipHash64(host, instance_name) % 1048576 AS order_key
                 FROM (
                     SELECT region, host, epoch, sequence, begin, ts, instance_uuid, cpu_pct, memory_actual_bytes, memory_rss_bytes, memory_usable_bytes,
-                           project_id, user_id, flavor_name, vcpus, image_id, instance_name
+                           project_id, user_id, flavor_name, vcpus, image_id, instance_name,
+                           intDiv(toUnixTimestamp({from:DateTime('UTC')}), {width:UInt32}) AS from_slot
                     FROM instance_samples FINAL
                     WHERE ts > {from:DateTime('UTC')} AND ts <= {to:DateTime('UTC')} + {reach:UInt32}
-                      AND (begin < {to:DateTime('UTC')} OR ts <= {to:DateTime('UTC')}))
-                WHERE {all:Bool} OR first_slot + 1 < last_slot
-                   OR (region, instance_uuid, toUInt32(first_slot)) IN touched OR (region, instance_uuid, toUInt32(last_slot)) IN touched)) AS s
-        WHERE slot >= intDiv(toUnixTimestamp({from:DateTime('UTC')}), {width:UInt32}) AND slot < intDiv(toUnixTimestamp({to:DateTime('UTC')}), {width:UInt32})
+                      AND (begin < {to:DateTime('UTC')} OR ts <= {to:DateTime('UTC')})))) AS s
+        WHERE slot >= from_slot AND slot < intDiv(toUnixTimestamp({to:DateTime('UTC')}), {width:UInt32})
           AND ({all:Bool} OR (region, instance_uuid, slot) IN touched)
         GROUP BY slot, region, instance_uuid, project_id, user_id, flavor_name, vcpus, image_id))
 WHERE sipHash128((bucket, region, instance_uuid, project_id, user_id, flavor_name, vcpus, image_id, instance_name, host,
