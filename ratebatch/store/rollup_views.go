@@ -65,7 +65,7 @@ func (k *tierKind) viewText(tier int, o MigrateOptions) string {
 		"{reach:UInt32}", "100000000", // nothing ends after now by much; this only has to be long enough
 		"{target:Identifier}", target,
 		"FROM "+k.samples, "FROM "+samples,
-	).Replace("\n"+SQL("tier_"+k.name))
+	).Replace("\n" + SQL("tier_"+k.name))
 }
 
 // firstWholeHourText is Kept.FirstWholeHour of a table of raw samples as an
