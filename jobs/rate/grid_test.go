@@ -13,6 +13,7 @@ import (
 	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
+	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
 
 var otherMetrics = strings.Replace(trafficMetrics, "unit: GB", "unit: GiB", 1)
@@ -212,7 +213,7 @@ services:
   - name: traffic
     tiers: [{id: t, steps: [{up_to: "3", cost: "1"}, {cost: "0.5"}]}]
 `
-	s := withTraffic(t)
+	s := addTraffic(t, storetest.Open(t)) // it changes a tier's TTL
 	prepare := func(t *testing.T) {
 		t.Helper()
 		anew(t, s, graduated)

@@ -70,7 +70,8 @@ type oddRow struct {
 // cause, the next one tries again without the others having to wait for it, and
 // once the row is corrected everything is rated and nothing is left of the failure.
 func TestNoRowStopsAnotherScope(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
+	dropped(t, s, "odd")
 	exec(t, s, "CREATE TABLE odd (at Nullable(DateTime('UTC')), region Nullable(String), scope Nullable(String), id Nullable(String), zone Nullable(String), level Nullable(String), n Nullable(Int64), amount Nullable(Decimal(76, 18)), seconds Nullable(Int64)) ENGINE = MergeTree ORDER BY tuple()")
 	set, err := metric.Parse("metrics.yaml", []byte(oddMetrics))
 	if err != nil {

@@ -271,13 +271,13 @@ func TestConflictingCommitsAreRatedAgain(t *testing.T) {
 func TestRepeatedTierRowsCountOnce(t *testing.T) {
 	s := storetest.Fresh(t)
 	exec(t, s, "SYSTEM STOP MERGES")
+	defer exec(t, s, "SYSTEM START MERGES") // or no other test's mutation ever ends
 	cloud(t, s)
 	cloud(t, s)
 	applyPlan(t, s, smallPlan, time.Unix(0, 0))
 	if _, err := run(t.Context(), s, options("2026-11-01T06:00:01Z")); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, s, "SYSTEM START MERGES")
 	if diff := cmp.Diff(wantLines, lines(t, s)); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}

@@ -1,7 +1,7 @@
 package rate_test
 
 import (
-	"flag"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,7 +38,14 @@ metrics:
 
 func withTraffic(t testing.TB) *store.Store {
 	t.Helper()
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
+	dropped(t, s, "traffic")
+	return addTraffic(t, s)
+}
+
+// addTraffic is withTraffic for a test that needs a database of its own.
+func addTraffic(t testing.TB, s *store.Store) *store.Store {
+	t.Helper()
 	exec(t, s, "CREATE TABLE traffic (at DateTime('UTC'), region LowCardinality(String), scope String, id String, zone String, amount Decimal(38, 18)) ENGINE = MergeTree ORDER BY (scope, at)")
 	set, err := metric.Parse("metrics.yaml", []byte(trafficMetrics))
 	if err != nil {
@@ -51,6 +58,16 @@ func withTraffic(t testing.TB) *store.Store {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// dropped has a table of the test's own gone when the next test's turn comes.
+func dropped(t testing.TB, s *store.Store, table string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := s.Conn().Exec(context.WithoutCancel(t.Context()), "DROP TABLE IF EXISTS "+table+" SYNC"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // flow is one usage row.
@@ -174,20 +191,6 @@ func expectedLines(t testing.TB, text string, flows []flow) []string {
 	return out
 }
 
-// checks sets how many cases rapid draws, if the command line does not say, and
-// says whether it did.
-func checks(t *testing.T, n int) bool {
-	set := false
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "rapid.checks" })
-	if !set {
-		if err := flag.Set("rapid.checks", fmt.Sprint(n)); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = flag.Set("rapid.checks", "100") })
-	}
-	return !set
-}
-
 // drawTiers draws a plan of one metric with tiers, and its edges.
 func drawTiers(t *rapid.T) (string, []decimal.Decimal) {
 	unit := rapid.SampledFrom([]string{"1", "0.5", "0.000000000000000001", "1000000000"}).Draw(t, "unit")
@@ -280,7 +283,7 @@ func TestPropertyTiersInSQLEqualTheEvaluator(t *testing.T) {
 	if err := s.Exec(t.Context(), "insert_watermark", store.Params{"region": "two", "complete_until": at("2027-01-01T00:00:00Z"), "source": "operator", "note": ""}); err != nil {
 		t.Fatal(err)
 	}
-	promised := checks(t, 25)
+	promised := storetest.Checks(t, 25)
 	points := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		forget(t, s)

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -34,7 +33,7 @@ var regions atomic.Int64
 func TestTiersEqualADirectComputation(t *testing.T) {
 	s := storetest.Open(t)
 	base := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
-	checks(t, 25)
+	storetest.Checks(t, 25)
 	rapid.Check(t, func(r *rapid.T) {
 		tb := rapidTB{t, r}
 		region := fmt.Sprintf("region-%d", regions.Add(1))
@@ -77,17 +76,6 @@ type rapidTB struct {
 
 func (r rapidTB) Fatal(args ...any)                 { r.rapid.Fatal(args...) }
 func (r rapidTB) Fatalf(format string, args ...any) { r.rapid.Fatalf(format, args...) }
-
-// checks sets how many cases rapid tries, unless the command line says so.
-func checks(t *testing.T, n int) {
-	set := false
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "rapid.checks" })
-	if !set {
-		if err := flag.Set("rapid.checks", fmt.Sprint(n)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 func randomWorld(region string, base time.Time) *rapid.Generator[world] {
 	return rapid.Custom(func(t *rapid.T) world {
@@ -184,7 +172,7 @@ func refresh(t testing.TB, s *store.Store) {
 func TestViewsEqualADirectComputation(t *testing.T) {
 	s := storetest.Open(t)
 	base := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
-	checks(t, 5)
+	storetest.Checks(t, 5)
 	rapid.Check(t, func(r *rapid.T) {
 		tb := rapidTB{t, r}
 		region := fmt.Sprintf("region-%d", regions.Add(1))
