@@ -272,10 +272,11 @@ type MigrateResult struct {
 }
 
 // Migrate brings the schema to this program's version. It can be repeated, and
-// interrupted: every statement is idempotent and recorded after it was run. Views
-// and tables of raw samples that are gone, as after a restore, it makes again, and
-// views that refresh themselves where another version of the program made them. It
-// refuses a server that is too old and a database that a newer program made.
+// interrupted: every statement is idempotent, and recorded after it was run, those
+// of one call together; what was run and not recorded is run again. Views and tables
+// of raw samples that are gone, as after a restore, it makes again, and views that
+// refresh themselves where another version of the program made them. It refuses a
+// server that is too old and a database that a newer program made.
 func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, error) {
 	var result MigrateResult
 	if o.Retention != (Retention{}) {
@@ -305,54 +306,14 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 		return result, err
 	}
 	known := map[int]bool{}
-	ours := map[int]migrationRecord{}
 	for _, m := range migrations {
 		known[m.Version] = true
 		result.Version = max(result.Version, m.Version)
-		comment, isThere := there[m.Table]
-		if record, done := applied[m.Version]; done {
-			if record.digest != m.Digest {
-				return result, &ratebatch.HaltError{Err: fmt.Errorf("migration %s was applied with another text", m.Name), Hint: "this database was made by a different build; use that build, or restore a backup made by this one"}
-			}
-			switch {
-			case isThere && m.text != "" && comment != m.text:
-				if err := s.conn.Exec(ctx, "DROP VIEW IF EXISTS "+m.Table+o.onCluster()+" SYNC"); err != nil {
-					return result, fmt.Errorf("migration %s: %w", m.Name, describe(err))
-				}
-			case isThere || !m.remakes():
-				continue
-			}
-		}
-		for _, statement := range m.Statements {
-			if err := s.conn.Exec(ctx, statement); err != nil {
-				return result, fmt.Errorf("migration %s: %w", m.Name, describe(err))
-			}
-		}
-		if _, done := applied[m.Version]; done {
-			result.Applied = append(result.Applied, m.Name)
-			continue
-		}
-		now, err := s.Now(ctx)
-		if err != nil {
-			return result, err
-		}
-		if err := s.Exec(ctx, "insert_schema_migration", Params{"version": m.Version, "name": m.Name, "digest": m.Digest, "applied_at": now}); err != nil {
-			return result, err
-		}
-		ours[m.Version] = migrationRecord{m.Digest, now.UnixMicro()}
 	}
-	if len(ours) > 0 {
-		// Another migrate may have run at the same time, which is harmless: the
-		// first record of each counts, and whose it is applied it.
-		now, err := s.appliedMigrations(ctx)
-		if err != nil {
-			return result, err
-		}
-		for _, m := range migrations {
-			if record, ok := ours[m.Version]; ok && now[m.Version] == record {
-				result.Applied = append(result.Applied, m.Name)
-			}
-		}
+	// What was run is recorded in one go, also before a statement that is refused.
+	done, err := s.runMigrations(ctx, o, migrations, there, applied, &result)
+	if err := errors.Join(err, s.recordMigrations(ctx, done, &result)); err != nil {
+		return result, err
 	}
 	for version := range applied {
 		if !known[version] {
@@ -365,6 +326,70 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 		}
 	}
 	return result, s.keepNotesAsLong(ctx, o)
+}
+
+// runMigrations runs what is not there, and says which migrations have to be
+// recorded; those that were recorded before and made again are in result.
+func (s *Store) runMigrations(ctx context.Context, o MigrateOptions, migrations []Migration, there map[string]string, applied map[int]migrationRecord, result *MigrateResult) (done []Migration, err error) {
+	for _, m := range migrations {
+		comment, isThere := there[m.Table]
+		record, recorded := applied[m.Version]
+		if recorded {
+			if record.digest != m.Digest {
+				return done, &ratebatch.HaltError{Err: fmt.Errorf("migration %s was applied with another text", m.Name), Hint: "this database was made by a different build; use that build, or restore a backup made by this one"}
+			}
+			switch {
+			case isThere && m.text != "" && comment != m.text:
+				if err := s.conn.Exec(ctx, "DROP VIEW IF EXISTS "+m.Table+o.onCluster()+" SYNC"); err != nil {
+					return done, fmt.Errorf("migration %s: %w", m.Name, describe(err))
+				}
+			case isThere || !m.remakes():
+				continue
+			}
+		}
+		for _, statement := range m.Statements {
+			if err := s.conn.Exec(ctx, statement); err != nil {
+				return done, fmt.Errorf("migration %s: %w", m.Name, describe(err))
+			}
+		}
+		if recorded {
+			result.Applied = append(result.Applied, m.Name)
+		} else {
+			done = append(done, m)
+		}
+	}
+	return done, nil
+}
+
+// recordMigrations records them, and adds to result those that nobody recorded
+// before. One statement for each migration would take as long as running them.
+func (s *Store) recordMigrations(ctx context.Context, done []Migration, result *MigrateResult) error {
+	if len(done) == 0 {
+		return nil
+	}
+	at, err := s.Now(ctx)
+	if err != nil {
+		return err
+	}
+	var versions, names, digests []string
+	for _, m := range done {
+		versions, names, digests = append(versions, strconv.Itoa(m.Version)), append(names, m.Name), append(digests, m.Digest)
+	}
+	if err := s.Exec(ctx, "insert_schema_migrations", Params{"versions": versions, "names": names, "digests": digests, "applied_at": at}); err != nil {
+		return err
+	}
+	// Another migrate may have run at the same time, which is harmless: the
+	// first record of each counts, and whose it is applied it.
+	now, err := s.appliedMigrations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range done {
+		if now[m.Version] == (migrationRecord{m.Digest, at.UnixMicro()}) {
+			result.Applied = append(result.Applied, m.Name)
+		}
+	}
+	return nil
 }
 
 // migrationRecord is the first record of a migration that was applied.

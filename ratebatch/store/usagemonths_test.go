@@ -14,7 +14,7 @@ import (
 // What is noted of months that are over is what reading them gives, and is read
 // again after whatever changes them.
 func TestUsageMonthsAreReadAgainWhenTheyChange(t *testing.T) {
-	e := storetest.Open(t)
+	e := storetest.Fresh(t)
 	s := store.New(e.Conn(), e.Database())
 	exec := func(text string) {
 		t.Helper()
@@ -105,7 +105,7 @@ func TestUsageMonthsAreReadAgainWhenTheyChange(t *testing.T) {
 
 // A month that changed while it was read is not noted.
 func TestAMonthThatChangedMeanwhileIsNotNoted(t *testing.T) {
-	e := storetest.Open(t)
+	e := storetest.Fresh(t)
 	s := store.New(e.Conn(), e.Database())
 	add := func(scope string) {
 		t.Helper()
