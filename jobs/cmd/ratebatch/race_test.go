@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -67,7 +68,7 @@ func TestRunsAtOnceBillEachRowOnce(t *testing.T) {
 				}
 			})
 			b.race(n, "reprocess")
-			b.race(n, "reprocess")
+			b.race(min(n, 4), "reprocess") // over what has arrived
 			close(stop)
 			arriving.Wait()
 			// Usage has stopped arriving: one run, and everything is billed.
@@ -120,7 +121,9 @@ func newStall(b *billed, text string) *stall {
 
 // A run that stalls at any step of its pass and wakes up after others have
 // rated, reset and rated again, or after retention took it for dead, changes
-// nothing.
+// nothing. What could count is written by the last step, so everything happens
+// before that one; before the others what changes most, and with
+// RATEBATCH_TEST_FAULTS=all everything too.
 func TestAStalledRunChangesNothing(t *testing.T) {
 	b := newBilled(t)
 	meanwhile := map[string]func(b *billed){
@@ -152,6 +155,9 @@ func TestAStalledRunChangesNothing(t *testing.T) {
 	}
 	for _, step := range []string{"INSERT INTO rated_lines", "INSERT INTO pass_lines", "INSERT INTO period_commits"} {
 		for name, do := range meanwhile {
+			if step != "INSERT INTO period_commits" && name != "others rated, reset and rated again" && os.Getenv(envFaults) != "all" {
+				continue
+			}
 			t.Run(step+", "+name, func(t *testing.T) {
 				b := &billed{T: t, e: b.e, s: b.s, flags: b.flags}
 				b.begin(faultJob{prepare: func(*billed) {}})
