@@ -140,7 +140,7 @@ func TestLateSamplesAreAddedOnce(t *testing.T) {
 // sequence lies between those that were stored is added if it never was: here
 // every third minute, and one instance of the host's two.
 func TestLateSamplesInHolesAreAdded(t *testing.T) {
-	s := storetest.Fresh(t)
+	s := storetest.Open(t) // it changes the retention
 	begin := time.Now().UTC().Truncate(time.Hour).Add(-70 * time.Hour)
 	var stored, missed world
 	for i := range 50 {

@@ -31,7 +31,7 @@ var regions atomic.Int64
 // Any samples at all: duplicates, clocks that go back, intervals across one or
 // many buckets, of no length, on edges; two hosts; resizes; values unknown.
 func TestTiersEqualADirectComputation(t *testing.T) {
-	s := storetest.Open(t)
+	s := storetest.Fresh(t)
 	base := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
 	storetest.Checks(t, 25)
 	rapid.Check(t, func(r *rapid.T) {
