@@ -66,7 +66,7 @@ project; it sees that project only.
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&o.tokens, "tokens", "", "file of tokens, a line each: NAME sha256:HASH [project=ID]; read again when it changes")
 	f.StringSliceVar(&o.proxies, "trusted-proxy", nil, "address or network of a reverse proxy whose header is believed; may be repeated")
-	f.StringVar(&o.proxyHeader, "proxy-header", "X-Remote-User", "header in which the trusted proxy names the user")
+	f.StringVar(&o.proxyHeader, "proxy-header", defaultProxyHeader, "header in which the trusted proxy names the user")
 	f.StringVar(&o.proxyProject, "proxy-project-header", "", "header in which the trusted proxy names the only project the user sees, or * for all; empty: users see all")
 	f.StringVar(&o.certificate, "tls-certificate", "", "PEM file with the certificate to speak TLS with")
 	f.StringVar(&o.key, "tls-key", "", "PEM file with its key")
@@ -107,6 +107,8 @@ project only.
 	return cmd
 }
 
+const defaultProxyHeader = "X-Remote-User"
+
 // auth reads who may ask, and refuses an address that everybody reaches with
 // nobody asked who they are.
 func (o serveOptions) auth(now func() time.Time) (web.Auth, error) {
@@ -117,12 +119,19 @@ func (o serveOptions) auth(now func() time.Time) (web.Auth, error) {
 		auth.Tokens = tokens
 		errs = append(errs, err)
 	}
+	// A header that nobody reads must not look like a restriction.
+	if len(o.proxies) == 0 && (o.proxyProject != "" || o.proxyHeader != defaultProxyHeader) {
+		errs = append(errs, &ratebatch.ConfigError{Err: errors.New("--proxy-header and --proxy-project-header without --trusted-proxy"), Hint: "add --trusted-proxy with the proxy's address"})
+	}
 	if len(o.proxies) > 0 {
 		auth.Proxy = &web.Proxy{Header: o.proxyHeader, ProjectHeader: o.proxyProject}
 		for _, text := range o.proxies {
 			network, err := parseNetwork(text)
-			if err != nil {
+			switch {
+			case err != nil:
 				errs = append(errs, &ratebatch.ConfigError{Err: fmt.Errorf("--trusted-proxy %q", text), Hint: "write an address or a network, such as 10.0.0.2 or 10.0.0.0/24"})
+			case network.Bits() == 0:
+				errs = append(errs, &ratebatch.ConfigError{Err: fmt.Errorf("--trusted-proxy %s is every address: everybody could say who they are", text), Hint: "name the proxy's address or network"})
 			}
 			auth.Proxy.From = append(auth.Proxy.From, network)
 		}

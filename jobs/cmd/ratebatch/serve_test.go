@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,6 +32,7 @@ type served struct {
 	kitty string // of CloudKitty's API, if it was asked for
 	log   *syncBuffer
 	token string
+	roots *x509.CertPool // whom to trust over TLS; nil: whom the machine does
 }
 
 type syncBuffer struct {
@@ -116,7 +119,7 @@ func (s *served) ask(t testing.TB, method, path, body string, header ...string) 
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	transport := &http.Transport{DisableCompression: true}
+	transport := &http.Transport{DisableCompression: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: s.roots}}
 	defer transport.CloseIdleConnections()
 	response, err := transport.RoundTrip(r)
 	if err != nil {
@@ -403,6 +406,11 @@ func TestServeRefusesToShowCostsToEverybody(t *testing.T) {
 		"no host is every address":     {[]string{"--listen", ":0"}, "without authentication"},
 		"a broken tokens file":         {[]string{"--tokens", bad}, "64 hexadecimal digits"},
 		"a proxy that is no address":   {[]string{"--trusted-proxy", "proxy.example"}, "--trusted-proxy"},
+		"a proxy that is everybody":    {[]string{"--listen", "0.0.0.0:0", "--trusted-proxy", "0.0.0.0/0"}, "every address"},
+		"everybody, in IPv6":           {[]string{"--trusted-proxy", "10.0.0.2,::/0"}, "every address"},
+		"a project of no proxy":        {[]string{"--proxy-project-header", "X-Project"}, "without --trusted-proxy"},
+		"a user of no proxy":           {[]string{"--proxy-header", "X-User"}, "without --trusted-proxy"},
+		"no header of the proxy":       {[]string{"--trusted-proxy", "10.0.0.2", "--proxy-header", ""}, "without --proxy-header"},
 		"half a certificate":           {[]string{"--tls-key", bad}, "belong together"},
 	} {
 		t.Run(name, func(t *testing.T) {
