@@ -37,17 +37,16 @@ type document struct {
 	// replace has pairs: what stands for something of the reader's, and ours.
 	replace []string
 	// except has commands that are not run, by how they begin, each with its
-	// reason.
+	// reason; a line's end after it makes it the whole command.
 	except map[string]string
 }
 
 // Reasons why a command is not run here.
 const (
-	inCI       = "CI runs it (.ci/run)"
-	elsewhere  = "needs what only the reader has: "
-	neverEnds  = "runs until it is stopped; another test starts it"
-	asRoot     = "installs a service, as root"
-	needsWorld = "needs the network"
+	inCI      = "CI runs it (.ci/run)"
+	elsewhere = "needs what only the reader has: "
+	neverEnds = "runs until it is stopped, as in "
+	asRoot    = "installs a service, as root"
 )
 
 func TestDocuments(t *testing.T) {
@@ -90,6 +89,77 @@ func (p *practiced) setup(t *testing.T, s *shell, text string) {
 	}
 }
 
+// The tests that run commands instead of TestDocuments are there.
+func TestReasonsOfTheListNameTests(t *testing.T) {
+	declared := map[string]bool{}
+	declares := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	for _, pattern := range []string{"*", "*/*", "*/*/*", "*/*/*/*", "*/*/*/*/*"} {
+		found, err := filepath.Glob(filepath.Join("../../..", pattern+"_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range found {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range declares.FindAllStringSubmatch(string(text), -1) {
+				declared[m[1]] = true
+			}
+		}
+	}
+	names := regexp.MustCompile(`\bTest[A-Z]\w+`)
+	for _, d := range documents {
+		reasons := []string{d.by}
+		for _, reason := range d.except {
+			reasons = append(reasons, reason)
+		}
+		for _, name := range names.FindAllString(strings.Join(reasons, " "), -1) {
+			if !declared[name] {
+				t.Errorf("%s: there is no %s", d.file, name)
+			}
+		}
+	}
+}
+
+// What documents make, with or without a sentence around it, are targets of the
+// Makefile.
+func TestMakeTargetsOfDocumentsExist(t *testing.T) {
+	makefile, err := os.ReadFile("../../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(string(makefile), -1) {
+		targets[m[1]] = true
+	}
+	inline := regexp.MustCompile("`(make [^`]*)`")
+	for _, d := range documents {
+		var lines []string
+		for _, c := range d.commands(t) {
+			lines = append(lines, c.text)
+		}
+		data, err := os.ReadFile(filepath.Join("../../..", d.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range inline.FindAllStringSubmatch(string(data), -1) {
+			lines = append(lines, m[1])
+		}
+		for _, line := range lines {
+			words := shellWords(line)
+			if len(words) == 0 || words[0] != "make" {
+				continue
+			}
+			for _, word := range words[1:] {
+				if !strings.Contains(word, "=") && !targets[word] {
+					t.Errorf("%s: %s: the Makefile has no %s", d.file, line, word)
+				}
+			}
+		}
+	}
+}
+
 // Every document is in the list, and so no command is in none.
 func TestEveryDocumentIsListed(t *testing.T) {
 	listed := map[string]bool{}
@@ -97,7 +167,7 @@ func TestEveryDocumentIsListed(t *testing.T) {
 		listed[d.file] = true
 		commands := d.commands(t)
 		for prefix, reason := range d.except {
-			if reason == "" || !slices.ContainsFunc(commands, func(c command) bool { return strings.HasPrefix(c.text, prefix) }) {
+			if reason == "" || !slices.ContainsFunc(commands, func(c command) bool { return strings.HasPrefix(c.text+"\n", prefix) }) {
 				t.Errorf("%s: the exception %q has no reason or no command", d.file, prefix)
 			}
 		}
@@ -136,7 +206,7 @@ type command struct {
 }
 
 // programs are what an indented line begins with if it is a command.
-var programs = regexp.MustCompile(`^(bin/)?(ratebatch|ratebatch-agent|make|openssl|kubectl|systemctl|install|npm|go|cloudkitty|docker|curl|duckdb|python3?|git|clickhouse-client)( |$)`)
+var programs = regexp.MustCompile(`^([A-Z_0-9]+=\S+ )*(bin/)?(ratebatch|ratebatch-agent|make|openssl|kubectl|systemctl|install|npm|go|cloudkitty|docker|curl|duckdb|python3?|git|clickhouse-client)( |$)`)
 
 var heredoc = regexp.MustCompile(`<<-?'?([A-Z]+)'?`)
 
@@ -239,7 +309,7 @@ func (d *document) run(t *testing.T, copies *practiced) {
 
 func (d *document) excepted(text string) bool {
 	for prefix := range d.except {
-		if strings.HasPrefix(text, prefix) {
+		if strings.HasPrefix(text+"\n", prefix) {
 			return true
 		}
 	}
