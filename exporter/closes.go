@@ -65,24 +65,17 @@ func (h history) brokenAt(asOf time.Time) (reopened, rests time.Time, found bool
 		}
 	}
 	for month, on := range restsOn {
-		if !found || earlier(on, month).Before(earlier(reopened, rests)) {
+		if !found || ratebatch.Earlier(on, month).Before(ratebatch.Earlier(reopened, rests)) {
 			reopened, rests, found = on, month, true
 		}
 	}
 	return reopened, rests, found
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // sound refuses to export a month whose corrections cannot be told.
 func (e *export) sound() error {
 	reopened, rests, found := e.history.brokenAt(e.window.AsOf)
-	first := earlier(reopened, rests)
+	first := ratebatch.Earlier(reopened, rests)
 	if !found || e.Month.Before(first) {
 		return nil
 	}

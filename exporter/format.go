@@ -224,31 +224,45 @@ func appendCSVWord(dst []byte, f *Field, word []byte) []byte {
 	}
 }
 
-// appendCSV writes a text field. Spreadsheets run what looks like a formula and
-// round long numbers, so such texts get an apostrophe in front, which
-// spreadsheets take as "this is text". Parquet and Arrow keep texts as they are.
+// NeedsApostrophe says whether spreadsheets would run a text as a formula, or
+// round it as a long number. In a CSV file such texts get an apostrophe in front,
+// which spreadsheets take as "this is text".
+func NeedsApostrophe[T ~string | ~[]byte](text T) bool {
+	if len(text) == 0 {
+		return false
+	}
+	switch text[0] {
+	case '=', '+', '-', '@', '\t', '\r':
+		return true
+	}
+	if len(text) <= 15 {
+		return false
+	}
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// appendCSV writes a text field, safe from spreadsheets. Parquet and Arrow keep
+// texts as they are.
 func appendCSV(dst, text []byte) []byte {
 	quote := len(text) == 0
-	digits := len(text) > 15
 	for _, b := range text {
 		if b == '"' || b == ',' || b == '\n' || b == '\r' {
 			quote = true
 		}
-		if b < '0' || b > '9' {
-			digits = false
-		}
 	}
-	formula := false
-	if len(text) > 0 {
-		switch text[0] {
-		case '=', '+', '-', '@', '\t', '\r':
-			formula, quote = true, true
-		}
+	marked := NeedsApostrophe(text)
+	if marked && (text[0] < '0' || text[0] > '9') { // a formula; such files had quotes from the first version on
+		quote = true
 	}
 	if quote {
 		dst = append(dst, '"')
 	}
-	if formula || digits {
+	if marked {
 		dst = append(dst, '\'')
 	}
 	for _, b := range text {

@@ -14,6 +14,18 @@ type Calendar struct {
 // NewCalendar is the calendar of a time zone.
 func NewCalendar(zone *time.Location) Calendar { return Calendar{zone} }
 
+// CalendarOf is the calendar of a zone by its name; without one it is UTC's.
+func CalendarOf(zone string) (Calendar, error) {
+	if zone == "" {
+		return Calendar{}, nil
+	}
+	location, err := time.LoadLocation(zone)
+	if err != nil || zone == "Local" {
+		return Calendar{}, &ConfigError{Err: fmt.Errorf("billing time zone %q is not known", zone), Hint: "use a name of the time zone database, such as Europe/Berlin, or UTC"}
+	}
+	return NewCalendar(location), nil
+}
+
 // Zone is the time zone that months begin in.
 func (c Calendar) Zone() *time.Location {
 	if c.zone == nil {

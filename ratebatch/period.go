@@ -37,6 +37,22 @@ func BeginFrom(t time.Time, length time.Duration) time.Time {
 	return p.Begin
 }
 
+// Earlier is the earlier one of two instants.
+func Earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Later is the later one of two instants.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // Length is the time between Begin and End.
 func (p Period) Length() time.Duration { return p.End.Sub(p.Begin) }
 

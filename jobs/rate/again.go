@@ -60,7 +60,7 @@ func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
 		}
 		// What was rated once may be rated again, also before a first period that
 		// was set since.
-		w.First = earlier(w.First, c.First)
+		w.First = ratebatch.Earlier(w.First, c.First)
 		if last := c.Last.Add(j.Options.Period); last.After(w.Until) {
 			w.Until = last
 		}
@@ -89,7 +89,7 @@ func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
 		if w.Until.Before(held.Until) {
 			held.Until = w.Until
 		}
-		w.First, w.Until, w.Again = later(w.First, again.From), earlier(w.Until, again.To), again.Since
+		w.First, w.Until, w.Again = ratebatch.Later(w.First, again.From), ratebatch.Earlier(w.Until, again.To), again.Since
 		if w.First.Before(w.Until) {
 			p.windows = append(p.windows, w)
 		}

@@ -122,7 +122,7 @@ func (j *Job) leaveOut(ctx context.Context, p *pass, cause error, result *Result
 	if len(names) != 1 || result.hopeless() {
 		return cause
 	}
-	f := store.ScopeFailure{Scope: names[0], Begin: later(windows[0].First, p.chunk.from), Error: cause.Error(), FailedAt: j.Options.Now}
+	f := store.ScopeFailure{Scope: names[0], Begin: ratebatch.Later(windows[0].First, p.chunk.from), Error: cause.Error(), FailedAt: j.Options.Now}
 	j.Log.ErrorContext(ctx, "scope left out", jobs.KeyScope, f.Scope, jobs.KeyPeriod, f.Begin, "error", cause)
 	if result.failing == nil {
 		result.failing = map[string]error{}

@@ -46,7 +46,7 @@ func (j *Job) BeforeFirst(ctx context.Context, from, to time.Time) ([]store.Befo
 		if !ok {
 			until = since // all of its usage lies in closed months
 		}
-		w := store.DueWindow{Scope: scope, First: later(ratebatch.PeriodAt(begin, j.Options.Period).Begin, from), Until: earlier(until, to)}
+		w := store.DueWindow{Scope: scope, First: ratebatch.Later(ratebatch.PeriodAt(begin, j.Options.Period).Begin, from), Until: ratebatch.Earlier(until, to)}
 		if w.First.Before(w.Until) {
 			windows = append(windows, w)
 			begins[scope] = until
@@ -58,7 +58,7 @@ func (j *Job) BeforeFirst(ctx context.Context, from, to time.Time) ([]store.Befo
 	}
 	oldest, newest := windows[0].First, windows[0].Until
 	for _, w := range windows {
-		oldest, newest = earlier(oldest, w.First), later(newest, w.Until)
+		oldest, newest = ratebatch.Earlier(oldest, w.First), ratebatch.Later(newest, w.Until)
 	}
 	for _, span := range store.PeriodSpans(t.metrics, oldest, newest, j.Options.Period) {
 		if span.Version == nil {
@@ -96,7 +96,7 @@ func earliest(usages []store.ScopeUsage) map[string]time.Time {
 func firstPeriods(open []store.ScopeUsage, commits []store.CommitScope, since time.Time, o Options) map[string]time.Time {
 	out := map[string]time.Time{}
 	for scope, usage := range earliest(open) {
-		out[scope] = later(o.First.begin(usage, o), since)
+		out[scope] = ratebatch.Later(o.First.begin(usage, o), since)
 	}
 	for _, c := range commits {
 		if first, ok := out[c.Scope]; !ok || c.First.Before(first) {

@@ -20,7 +20,7 @@ func (j *Job) MonthWindows(ctx context.Context, month ratebatch.Month) (active, 
 	}
 	o := j.Options
 	o.WaitPeriods = 0
-	o.Now = later(j.Options.Now, month.To).AddDate(0, 1, 0)
+	o.Now = ratebatch.Later(j.Options.Now, month.To).AddDate(0, 1, 0)
 	complete := map[string]store.Watermark{}
 	for region := range x.marks {
 		complete[region] = store.Watermark{Region: region, CompleteUntil: o.Now}
@@ -30,7 +30,7 @@ func (j *Job) MonthWindows(ctx context.Context, month ratebatch.Month) (active, 
 	}
 	all, _ := windows(x.usages, x.commits, nil, complete, o)
 	for _, w := range all {
-		w.First, w.Until = later(w.First, month.From), earlier(w.Until, month.To)
+		w.First, w.Until = ratebatch.Later(w.First, month.From), ratebatch.Earlier(w.Until, month.To)
 		switch {
 		case !w.First.Before(w.Until):
 		case isActive(x.scopes, w.Scope):
@@ -65,7 +65,7 @@ func outside(windows []store.DueWindow, closed []ratebatch.Month) []store.DueWin
 				continue
 			}
 			before := w
-			before.Until = earlier(w.Until, m.From)
+			before.Until = ratebatch.Earlier(w.Until, m.From)
 			if before.First.Before(before.Until) {
 				out = append(out, before)
 			}
@@ -98,7 +98,7 @@ func hashWindows(windows []store.DueWindow, states map[time.Time]store.MonthStat
 		hash := fnv.New64a()
 		fmt.Fprintln(hash, countedBy)
 		for _, w := range windows {
-			first, until := later(w.First, month), earlier(w.Until, end)
+			first, until := ratebatch.Later(w.First, month), ratebatch.Earlier(w.Until, end)
 			if first.Before(until) {
 				fmt.Fprintf(hash, "%q %d %d\n", w.Scope, first.Unix(), until.Unix())
 			}
@@ -147,7 +147,7 @@ func openSince(closed []ratebatch.Month, known ...ratebatch.Month) time.Time {
 	next := closed[0].To
 	for _, month := range known {
 		if month.From.Before(closed[0].From) {
-			next = earlier(next, month.From)
+			next = ratebatch.Earlier(next, month.From)
 		}
 	}
 	if next.Before(closed[0].From) {

@@ -156,7 +156,7 @@ func (j *Job) due(ctx context.Context, p *Plan, skip []time.Time) error {
 	p.From, p.To = &from, &to
 	var clipped []store.DueWindow
 	for _, w := range p.windows {
-		if w.First, w.Until = later(w.First, from), earlier(w.Until, to); w.First.Before(w.Until) {
+		if w.First, w.Until = ratebatch.Later(w.First, from), ratebatch.Earlier(w.Until, to); w.First.Before(w.Until) {
 			clipped = append(clipped, w)
 		}
 	}
@@ -197,7 +197,7 @@ func (j *Job) cutExpired(ctx context.Context, p *Plan, skip []time.Time) error {
 	for _, w := range p.windows {
 		if w.First.Before(oldest) {
 			before := w
-			before.Until = earlier(w.Until, oldest)
+			before.Until = ratebatch.Earlier(w.Until, oldest)
 			gone = append(gone, before)
 			w.First = oldest
 		}
@@ -215,7 +215,7 @@ func (j *Job) cutExpired(ctx context.Context, p *Plan, skip []time.Time) error {
 	}
 	if p.Expired > 0 {
 		p.expired = &ratebatch.HaltError{
-			Period: ratebatch.Period{Begin: days[0].Day, End: earlier(days[len(days)-1].Day.AddDate(0, 0, 1), oldest)},
+			Period: ratebatch.Period{Begin: days[0].Day, End: ratebatch.Earlier(days[len(days)-1].Day.AddDate(0, 0, 1), oldest)},
 			Err:    fmt.Errorf("%d periods are due, but their tier keeps usage for %s only: an empty answer would not mean zero usage", p.Expired, keep),
 			Hint:   "if the usage is still there, keep it with 'ratebatch migrate --retention hourly=…', else close the month or start later with --first-period DATE",
 		}

@@ -239,9 +239,9 @@ func (p *pricer) discounts() []store.DiscountRule {
 	var out []store.DiscountRule
 	p.planSpans(func(from, to time.Time, version *store.Version, x *plan.Plan) {
 		for _, d := range x.Discounts {
-			r := store.DiscountRule{From: later(from, d.Start), To: to, Metric: d.Metric, Scope: d.Scope, ID: d.ID, Rate: d.Percent.Shift(-2).Neg(), Currency: version.Currency}
+			r := store.DiscountRule{From: ratebatch.Later(from, d.Start), To: to, Metric: d.Metric, Scope: d.Scope, ID: d.ID, Rate: d.Percent.Shift(-2).Neg(), Currency: version.Currency}
 			if !d.End.IsZero() {
-				r.To = earlier(to, d.End)
+				r.To = ratebatch.Earlier(to, d.End)
 			}
 			if r.From.Before(r.To) {
 				out = append(out, r)

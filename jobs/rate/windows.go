@@ -142,7 +142,7 @@ func windows(usages []store.ScopeUsage, commits []store.CommitScope, states map[
 		}
 		first := o.First.begin(s.first, o)
 		if begun, ok := rated[name]; ok && o.First.Kind != "date" {
-			first = earlier(first, begun)
+			first = ratebatch.Earlier(first, begun)
 		}
 		if first.Before(s.until) {
 			out = append(out, store.DueWindow{Scope: name, First: first, Until: s.until})
@@ -312,20 +312,6 @@ func (p *Plan) touched() []time.Time {
 		add(m.Month)
 	}
 	return out
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 func isActive(scopes map[string]store.ScopeState, name string) bool {

@@ -2,39 +2,20 @@ package web
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
-// billing is what figures rest on beside plans and metrics.
-type billing struct {
-	calendar ratebatch.Calendar
-	zone     string
-	period   time.Duration
-}
-
-func readBilling(ctx context.Context, s *store.Store) (billing, error) {
-	b := billing{zone: "UTC", period: time.Hour}
-	settings, err := s.BillingSettings(ctx)
-	if err != nil {
-		return b, err
+// readBilling reads what figures rest on beside plans and metrics. Until a run
+// has settled the length of periods, it is what rate takes if nobody says more.
+func readBilling(ctx context.Context, s *store.Store) (store.Billing, error) {
+	b, err := s.Billing(ctx)
+	if b.Period == 0 {
+		b.Period = time.Hour
 	}
-	if zone := settings[store.SettingTimezone].Value; zone != "" && zone != "UTC" {
-		location, err := time.LoadLocation(zone)
-		if err != nil {
-			return b, fmt.Errorf("billing time zone %s: %w", zone, err)
-		}
-		b.zone, b.calendar = zone, ratebatch.NewCalendar(location)
-	}
-	if text := settings[store.SettingPeriod].Value; text != "" {
-		if b.period, err = time.ParseDuration(text); err != nil {
-			return b, fmt.Errorf("setting period: %w", err)
-		}
-	}
-	return b, nil
+	return b, err
 }
 
 // closedMonths are the months that are closed now, by their date.

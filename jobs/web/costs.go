@@ -174,7 +174,7 @@ func (s *Server) costTable(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.window(b.calendar)
+	w, err := c.window(b.Calendar)
 	if err != nil {
 		return nil, err
 	}
@@ -206,11 +206,11 @@ func (s *Server) costTable(ctx context.Context, c *call) (any, error) {
 	keep := func(x costCell) bool {
 		return (only == "" || x.Scope == only) && (named == "" || x.Metric == named)
 	}
-	list, err := s.costs.read(ctx, c.store, b.calendar, w.from, w.to)
+	list, err := s.costs.read(ctx, c.store, b.Calendar, w.from, w.to)
 	if err != nil {
 		return nil, err
 	}
-	zone := b.calendar.Zone()
+	zone := b.Calendar.Zone()
 	sums := addDays(list, g, keep, func(p ratebatch.Period) (time.Time, bool) { return p.Begin.In(zone), true })
 	out := costAnswer{Begin: w.from, End: w.to, Group: groups, Totals: []costSum{}, RatedUntil: ratedUntil(list)}
 	if w.month != nil {
@@ -222,8 +222,8 @@ func (s *Server) costTable(ctx context.Context, c *call) (any, error) {
 		out.Month = w.month.String()
 	}
 	if compared != "none" {
-		before := previousWindow(b.calendar, w, compared == "to_date", c.now)
-		list, err := s.costs.read(ctx, c.store, b.calendar, before.from, before.to)
+		before := previousWindow(b.Calendar, w, compared == "to_date", c.now)
+		list, err := s.costs.read(ctx, c.store, b.Calendar, before.from, before.to)
 		if err != nil {
 			return nil, err
 		}
@@ -383,7 +383,7 @@ func (s *Server) instanceCosts(ctx context.Context, c *call) (any, error) {
 		if c.get("range") != "" || c.get("end") != "" {
 			return nil, badRequest("month with range or end", "give one")
 		}
-		if w, err = c.window(b.calendar); err != nil {
+		if w, err = c.window(b.Calendar); err != nil {
 			return nil, err
 		}
 	} else {
@@ -408,8 +408,8 @@ func (s *Server) instanceCosts(ctx context.Context, c *call) (any, error) {
 	out := instanceCostAnswer{Begin: w.from, End: w.to}
 	byMetric, byTime, totals := map[instanceMetric]*instanceMetric{}, map[instanceTime]*instanceTime{}, map[string]decimal.Decimal{}
 	for _, scope := range scopesOf(history) {
-		for _, part := range months(b.calendar, w.from, w.to) {
-			cw := costWindow(b.calendar, closed, part.Begin, part.End)
+		for _, part := range months(b.Calendar, w.from, w.to) {
+			cw := costWindow(b.Calendar, closed, part.Begin, part.End)
 			costs, err := s.scopeCosts(ctx, c, cw, scope, found)
 			if err != nil {
 				return nil, err
@@ -424,8 +424,8 @@ func (s *Server) instanceCosts(ctx context.Context, c *call) (any, error) {
 				m.Qty, m.Price, m.Lines = m.Qty.Add(x.Qty), m.Price.Add(x.Price), m.Lines+x.Lines
 				at := x.Hour
 				if w.month != nil {
-					local := at.In(b.calendar.Zone())
-					at = dayBegin(b.calendar, local)
+					local := at.In(b.Calendar.Zone())
+					at = dayBegin(b.Calendar, local)
 				}
 				tk := instanceTime{Begin: at, Currency: x.Currency}
 				if byTime[tk] == nil {
@@ -434,7 +434,7 @@ func (s *Server) instanceCosts(ctx context.Context, c *call) (any, error) {
 				}
 				byTime[tk].Price = byTime[tk].Price.Add(x.Price)
 				totals[x.Currency] = totals[x.Currency].Add(x.Price)
-				if end := x.Hour.Add(min(b.period, time.Hour)); out.RatedUntil == nil || end.After(*out.RatedUntil) {
+				if end := x.Hour.Add(min(b.Period, time.Hour)); out.RatedUntil == nil || end.After(*out.RatedUntil) {
 					out.RatedUntil = &end
 				}
 			}

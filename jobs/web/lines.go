@@ -71,7 +71,7 @@ func (s *Server) lines(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.window(b.calendar)
+	w, err := c.window(b.Calendar)
 	if err != nil {
 		return nil, err
 	}
@@ -104,17 +104,17 @@ func (s *Server) lines(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := months(b.calendar, w.from, w.to)
+	parts := months(b.Calendar, w.from, w.to)
 	if len(parts) > 1 && len(closed) > 0 {
 		// The order is by project first, so months cannot be read one after the other.
 		for _, p := range parts {
-			if _, ok := closed[b.calendar.MonthAt(p.Begin).Date]; ok {
+			if _, ok := closed[b.Calendar.MonthAt(p.Begin).Date]; ok {
 				return nil, badRequest("the window holds a closed month and another one", "ask for one month at a time")
 			}
 		}
 	}
-	page.CostWindow = costWindow(b.calendar, closed, w.from, w.to)
-	if err := s.linesAgree(ctx, c, b.calendar, page.CostWindow, page.Scope); err != nil {
+	page.CostWindow = costWindow(b.Calendar, closed, w.from, w.to)
+	if err := s.linesAgree(ctx, c, b.Calendar, page.CostWindow, page.Scope); err != nil {
 		return nil, err
 	}
 	// Before the first page is read and after each later one: a rating meanwhile is
@@ -233,7 +233,7 @@ func (s *Server) explain(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := agrees(ctx, c.store, costWindow(b.calendar, closed, begin, begin.Add(time.Second)), scope); err != nil {
+	if err := agrees(ctx, c.store, costWindow(b.Calendar, closed, begin, begin.Add(time.Second)), scope); err != nil {
 		return nil, err
 	}
 	value, err := s.Explain(ctx, c.store, LineRef{ID: id, Scope: scope, Begin: begin, Project: c.id.Project})
@@ -314,7 +314,7 @@ func (s *Server) downloadInput(ctx context.Context, c *call) (in exporter.Downlo
 	if err != nil {
 		return in, "", err
 	}
-	w, err := c.window(b.calendar)
+	w, err := c.window(b.Calendar)
 	if err != nil {
 		return in, "", err
 	}
@@ -323,7 +323,7 @@ func (s *Server) downloadInput(ctx context.Context, c *call) (in exporter.Downlo
 		return in, "", err
 	}
 	in.From, in.To = w.from, w.to
-	month := b.calendar.MonthAt(w.from)
+	month := b.Calendar.MonthAt(w.from)
 	if w.to.After(month.To) && len(closed) > 0 {
 		return in, "", badRequest("the window is longer than a month", "download one month at a time: closed months are read as they were billed")
 	}

@@ -52,12 +52,7 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func shorten(text string) string {
-	if len(text) > 64 {
-		return text[:64] + "…"
-	}
-	return text
-}
+func shorten(text string) string { return ratebatch.Shorten(text, 60) }
 
 func (c *call) get(name string) string { return c.URL.Query().Get(name) }
 

@@ -108,7 +108,7 @@ func (s *Server) session(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := sessionAnswer{Authentication: c.id.Kind, Name: c.id.Name, Now: c.now.Truncate(time.Second), Zone: b.zone, Month: b.calendar.MonthAt(c.now).String(), Period: int(b.period / time.Second), Version: s.Version}
+	out := sessionAnswer{Authentication: c.id.Kind, Name: c.id.Name, Now: c.now.Truncate(time.Second), Zone: b.Calendar.Zone().String(), Month: b.Calendar.MonthAt(c.now).String(), Period: int(b.Period / time.Second), Version: s.Version}
 	if c.id.Project != "" {
 		out.Project = &c.id.Project
 	}
@@ -260,7 +260,7 @@ func (s *Server) unpriced(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.window(b.calendar)
+	w, err := c.window(b.Calendar)
 	if err != nil {
 		return nil, err
 	}
@@ -268,8 +268,8 @@ func (s *Server) unpriced(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	cw := costWindow(b.calendar, closed, w.from, w.to)
-	if err := s.linesAgree(ctx, c, b.calendar, cw, only); err != nil {
+	cw := costWindow(b.Calendar, closed, w.from, w.to)
+	if err := s.linesAgree(ctx, c, b.Calendar, cw, only); err != nil {
 		return nil, err
 	}
 	list, total, err := c.store.UnpricedUsage(ctx, cw, only, limit, offset)
@@ -280,7 +280,7 @@ func (s *Server) unpriced(ctx context.Context, c *call) (any, error) {
 	for i := range list {
 		list[i].Name = names[list[i].Scope]
 	}
-	return unpricedList{w.from, w.to, b.calendar.MonthAt(w.from).String(), some(list), total}, err
+	return unpricedList{w.from, w.to, b.Calendar.MonthAt(w.from).String(), some(list), total}, err
 }
 
 // ownSchedules are the schedules that the caller sees, the newest first. One
@@ -420,7 +420,7 @@ func (s *Server) monthList(ctx context.Context, c *call) (any, error) {
 	}
 	out := []month{}
 	if first.Unix() > 0 {
-		for m := b.calendar.MonthAt(first); m.From.Before(last); m = b.calendar.Next(m) {
+		for m := b.Calendar.MonthAt(first); m.From.Before(last); m = b.Calendar.Next(m) {
 			x, err := s.month(ctx, c, m, closed)
 			if err != nil {
 				return nil, err

@@ -41,14 +41,14 @@ func (s *Server) ReadAhead(ctx context.Context) error {
 		return err
 	}
 	now := s.Now().UTC()
-	month := b.calendar.MonthAt(now)
-	before := b.calendar.MonthAt(month.From.Add(-time.Second))
+	month := b.Calendar.MonthAt(now)
+	before := b.Calendar.MonthAt(month.From.Add(-time.Second))
 	for _, m := range []ratebatch.Month{month, before} {
-		if _, err := s.costs.read(ctx, st, b.calendar, m.From, m.To); err != nil {
+		if _, err := s.costs.read(ctx, st, b.Calendar, m.From, m.To); err != nil {
 			return err
 		}
 	}
-	if _, err = s.topPrices(ctx, st, b.calendar, now, readAheadFrom); err != nil {
+	if _, err = s.topPrices(ctx, st, b.Calendar, now, readAheadFrom); err != nil {
 		return err
 	}
 	if _, err = s.statusOf(ctx, st, readAheadFrom); err != nil {

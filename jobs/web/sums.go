@@ -28,7 +28,7 @@ func (s *Server) Sums(ctx context.Context, st *store.Store, from, to time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.costs.read(ctx, st, b.calendar, from, to)
+	list, err := s.costs.read(ctx, st, b.Calendar, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +62,11 @@ func Windows(ctx context.Context, st *store.Store, from, to time.Time) ([]store.
 		return nil, err
 	}
 	if len(closed) == 0 {
-		return []store.CostWindow{costWindow(b.calendar, closed, from, to)}, nil
+		return []store.CostWindow{costWindow(b.Calendar, closed, from, to)}, nil
 	}
 	var out []store.CostWindow
-	for _, m := range months(b.calendar, from, to) {
-		out = append(out, costWindow(b.calendar, closed, m.Begin, m.End))
+	for _, m := range months(b.Calendar, from, to) {
+		out = append(out, costWindow(b.Calendar, closed, m.Begin, m.End))
 	}
 	return out, nil
 }
@@ -103,7 +103,7 @@ func Currencies(ctx context.Context, st *store.Store, windows []store.CostWindow
 // Month is the billing month at a moment, and the length of a period.
 func Month(ctx context.Context, st *store.Store, at time.Time) (ratebatch.Month, time.Duration, error) {
 	b, err := readBilling(ctx, st)
-	return b.calendar.MonthAt(at), b.period, err
+	return b.Calendar.MonthAt(at), b.Period, err
 }
 
 // PublicError is what may be said of an error to someone, and the status to say

@@ -414,7 +414,7 @@ func (s *Server) top(ctx context.Context, c *call) (any, error) {
 		if !latest {
 			age = 0
 		}
-		prices, err := s.topPrices(ctx, c.store, b.calendar, end, age)
+		prices, err := s.topPrices(ctx, c.store, b.Calendar, end, age)
 		if err != nil {
 			return nil, err
 		}

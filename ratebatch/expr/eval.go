@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 // Line is the number A·qty + B. While an expression is evaluated for one point
@@ -517,7 +519,7 @@ func (n function) eval(s *state) (value, error) {
 		case len(n.args) == 2:
 			return n.args[1].eval(s)
 		}
-		return value{}, reject("number(%q): not a number", shorten(x.text))
+		return value{}, reject("number(%q): not a number", ratebatch.Shorten(x.text, 60))
 	case "lower":
 		return value{text: strings.ToLower(x.text)}, nil
 	case "upper":
@@ -552,12 +554,4 @@ func roundTo(how string, x, places decimal.Decimal) decimal.Decimal {
 		return x
 	}
 	return decimal.NewFromBigInt(halfEven(x.Coefficient(), pow(10, drop)), -n)
-}
-
-func shorten(text string) string {
-	const longest = 60
-	if len(text) > longest {
-		return strings.ToValidUTF8(text[:longest], "") + "…"
-	}
-	return text
 }

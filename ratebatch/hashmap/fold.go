@@ -7,6 +7,7 @@ import (
 
 	"github.com/shopspring/decimal"
 
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/expr"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
 )
@@ -132,11 +133,7 @@ func (s *service) fold(scope string, t time.Time, value func(*field) (string, bo
 }
 
 func notANumber(field, value string) string {
-	const longest = 60
-	if len(value) > longest {
-		value = value[:longest] + "…"
-	}
-	return fmt.Sprintf("field %s: %q is no number but a threshold compares it", field, value)
+	return fmt.Sprintf("field %s: %s is no number but a threshold compares it", field, ratebatch.Quote(value))
 }
 
 func (b *tally) mapping(m *rule) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 var (
@@ -18,7 +20,7 @@ var (
 func parseNumber(text string) (*big.Rat, error) {
 	text = strings.TrimSpace(text)
 	if len(text) > 60 || !numberPattern.MatchString(text) && !fractionPattern.MatchString(text) {
-		return nil, fmt.Errorf("%s is neither a decimal number nor a fraction like 1/1048576", quote(text))
+		return nil, fmt.Errorf("%s is neither a decimal number nor a fraction like 1/1048576", ratebatch.Quote(text))
 	}
 	x, ok := new(big.Rat).SetString(text)
 	if !ok {

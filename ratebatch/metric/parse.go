@@ -56,7 +56,7 @@ func (r *reader) set(body ast.Node) *Set {
 	for _, p := range entries {
 		m := r.metric(p, d)
 		if _, taken := keys[m.Name]; taken {
-			r.problem(p.key, "another metric is called %s: give one of them a different alt_name", quote(m.Name))
+			r.problem(p.key, "another metric is called %s: give one of them a different alt_name", ratebatch.Quote(m.Name))
 			continue
 		}
 		keys[m.Name] = p.key
@@ -79,7 +79,7 @@ func (r *reader) metric(p pair, d defaults) *Metric {
 		Factor: big.NewRat(1, 1), Offset: new(big.Rat), Mutate: None,
 	}
 	if !namePattern.MatchString(p.name) {
-		r.problem(p.key, "metric name %s: letters, digits and _.:@/#- only, at most 128", quote(p.name))
+		r.problem(p.key, "metric name %s: letters, digits and _.:@/#- only, at most 128", ratebatch.Quote(p.name))
 	}
 	at := map[string]ast.Node{}
 	for _, q := range r.pairs(p.value, "metric "+p.name) {
@@ -88,7 +88,7 @@ func (r *reader) metric(p pair, d defaults) *Metric {
 		case "alt_name":
 			if name, ok := r.text(q.value, q.name); ok {
 				if m.Name = name; !namePattern.MatchString(name) {
-					r.problem(q.value, "alt_name %s: letters, digits and _.:@/#- only, at most 128", quote(name))
+					r.problem(q.value, "alt_name %s: letters, digits and _.:@/#- only, at most 128", ratebatch.Quote(name))
 				}
 			}
 		case "description":
@@ -164,7 +164,7 @@ func (r *reader) metric(p pair, d defaults) *Metric {
 func control(c rune) bool { return c < 0x20 || c == 0x7f }
 
 func (r *reader) unknown(p pair, known []string) {
-	r.problem(p.key, "unknown key %s: known are %s", quote(p.name), strings.Join(known, ", "))
+	r.problem(p.key, "unknown key %s: known are %s", ratebatch.Quote(p.name), strings.Join(known, ", "))
 }
 
 func oneOf[T ~string](r *reader, p pair, known []T) T {
@@ -174,7 +174,7 @@ func oneOf[T ~string](r *reader, p pair, known []T) T {
 		for i, k := range known {
 			names[i] = string(k)
 		}
-		r.problem(p.value, "%s %s: must be one of %s", p.name, quote(text), strings.Join(names, ", "))
+		r.problem(p.value, "%s %s: must be one of %s", p.name, ratebatch.Quote(text), strings.Join(names, ", "))
 		return ""
 	}
 	return T(text)
@@ -188,7 +188,7 @@ func (r *reader) table(n ast.Node, m *Metric) {
 	database, _, qualified := strings.Cut(text, ".")
 	switch {
 	case !tablePattern.MatchString(text):
-		r.problem(n, "table %s: a name or database.name of letters, digits and _", quote(text))
+		r.problem(n, "table %s: a name or database.name of letters, digits and _", ratebatch.Quote(text))
 	case qualified && (strings.EqualFold(database, "system") || strings.EqualFold(database, "information_schema")):
 		r.problem(n, "table %s: the server's own tables hold no usage", text)
 	default:
@@ -200,7 +200,7 @@ func (r *reader) table(n ast.Node, m *Metric) {
 func (r *reader) column(n ast.Node, what string) string {
 	text, ok := r.text(n, what)
 	if ok && !columnPattern.MatchString(text) {
-		r.problem(n, "%s %s: must be the name of a column (letters, digits and _), not an expression", what, quote(text))
+		r.problem(n, "%s %s: must be the name of a column (letters, digits and _), not an expression", what, ratebatch.Quote(text))
 		return ""
 	}
 	return text
@@ -220,7 +220,7 @@ func (r *reader) columns(n ast.Node, what string) []string {
 	}
 	for _, c := range list {
 		if !columnPattern.MatchString(c) {
-			r.problem(n, "%s %s: must be the name of a column (letters, digits and _), not an expression", what, quote(c))
+			r.problem(n, "%s %s: must be the name of a column (letters, digits and _), not an expression", what, ratebatch.Quote(c))
 		}
 	}
 	return list
@@ -233,7 +233,7 @@ func (r *reader) attributes(n ast.Node, what string) []Attribute {
 	case *ast.MappingNode, *ast.MappingValueNode:
 		for _, p := range r.pairs(n, what) {
 			if !attributePattern.MatchString(p.name) {
-				r.problem(p.key, "%s: attribute name %s: letters, digits and _.:- only", what, quote(p.name))
+				r.problem(p.key, "%s: attribute name %s: letters, digits and _.:- only", what, ratebatch.Quote(p.name))
 			}
 			out = append(out, Attribute{p.name, r.column(p.value, what)})
 		}
@@ -255,7 +255,7 @@ func (r *reader) bucket(n ast.Node) time.Duration {
 	text, _ := scalar(n)
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seconds < 1 || seconds > day || day%seconds != 0 {
-		r.problem(n, "bucket %s: must be whole seconds that divide a day (86400)", quote(text))
+		r.problem(n, "bucket %s: must be whole seconds that divide a day (86400)", ratebatch.Quote(text))
 		return 0
 	}
 	return time.Duration(seconds) * time.Second
@@ -299,7 +299,7 @@ func (r *reader) mutateMap(n ast.Node) []MapEntry {
 	for _, v := range values {
 		key := r.plain(v.Key.(ast.Node))
 		if s, ok := key.(*ast.StringNode); ok {
-			r.problem(key, "mutate_map key %s is text and would never match: write a number without quotes", quote(s.Value))
+			r.problem(key, "mutate_map key %s is text and would never match: write a number without quotes", ratebatch.Quote(s.Value))
 			continue
 		}
 		text, _ := scalar(key)
@@ -456,7 +456,7 @@ func (c check) names() {
 	}
 	for _, a := range c.m.Metadata {
 		if seen[a.Name] {
-			c.problem(c.on("metadata"), "attribute %s is in groupby and in metadata", quote(a.Name))
+			c.problem(c.on("metadata"), "attribute %s is in groupby and in metadata", ratebatch.Quote(a.Name))
 		}
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/yamldepth"
 )
 
@@ -219,7 +219,7 @@ func (r *reader) pairs(n ast.Node, what string) []pair {
 			continue
 		}
 		if seen[name] {
-			r.problem(v.Key, "%s is given twice", quote(name))
+			r.problem(v.Key, "%s is given twice", ratebatch.Quote(name))
 			continue
 		}
 		seen[name] = true
@@ -272,17 +272,10 @@ func (r *reader) list(n ast.Node, what string) []string {
 		switch {
 		case !ok:
 		case slices.Contains(out, text):
-			r.problem(v, "%s names %s twice", what, quote(text))
+			r.problem(v, "%s names %s twice", what, ratebatch.Quote(text))
 		default:
 			out = append(out, text)
 		}
 	}
 	return out
-}
-
-func quote(text string) string {
-	if len(text) > 60 {
-		text = text[:60] + "…"
-	}
-	return fmt.Sprintf("%q", strings.ToValidUTF8(text, "?"))
 }

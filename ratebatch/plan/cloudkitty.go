@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 // Note is something that an import changed or left out.
@@ -126,7 +128,7 @@ func (im *importer) answer(v map[string]any) error {
 				im.lost("Python script", "write it as an expression rule")
 			}
 		case !known || !ok:
-			im.lost("key "+quote(key), "no list of hashmap rules")
+			im.lost("key "+ratebatch.Quote(key), "no list of hashmap rules")
 		default:
 			if err := im.list(kind, items); err != nil {
 				return err
@@ -252,7 +254,7 @@ func (im *importer) parents() {
 			continue
 		}
 		if !ok {
-			im.lost("field "+name, "its service %s is not listed", quote(o.text("service_id")))
+			im.lost("field "+name, "its service %s is not listed", ratebatch.Quote(o.text("service_id")))
 			continue
 		}
 		fields := &im.plan.Services[s].Fields
@@ -294,7 +296,7 @@ func (im *importer) rule(kind string, o object) {
 	case "rate":
 		r.Type = Rate
 	default:
-		im.lost(what, "unknown type %s", quote(t))
+		im.lost(what, "unknown type %s", ratebatch.Quote(t))
 		return
 	}
 	var err error
@@ -330,7 +332,7 @@ func (im *importer) rule(kind string, o object) {
 	} else if s, ok := im.services[o.text("service_id")]; ok && o.text("field_id") == "" {
 		mappings, thresholds = &im.plan.Services[s].Mappings, &im.plan.Services[s].Thresholds
 	} else {
-		im.lost(what, "its field %s or service %s is not listed", quote(o.text("field_id")), quote(o.text("service_id")))
+		im.lost(what, "its field %s or service %s is not listed", ratebatch.Quote(o.text("field_id")), ratebatch.Quote(o.text("service_id")))
 		return
 	}
 	if kind == "threshold" {

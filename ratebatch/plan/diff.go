@@ -55,7 +55,7 @@ func entries(p *Plan) []entry {
 		}
 	}
 	for r := range p.Rules() {
-		out = append(out, entry{r.describe(""), strings.TrimSpace(fmt.Sprintf("%s %s%s", r.Type, r.Cost, validity(clock(r.Start), clock(r.End))))})
+		out = append(out, entry{r.describe(""), strings.TrimSpace(fmt.Sprintf("%s %s%s", r.Type, r.Cost, validity(FormatTime(r.Start), FormatTime(r.End))))})
 	}
 	out = append(out, tierEntries(p)...)
 	for i := range p.Expressions {
@@ -71,7 +71,7 @@ func entries(p *Plan) []entry {
 		if e.Scope != "" {
 			body += ", scope " + e.Scope
 		}
-		out = append(out, entry{key, body + validity(clock(e.Start), clock(e.End))})
+		out = append(out, entry{key, body + validity(FormatTime(e.Start), FormatTime(e.End))})
 	}
 	return out
 }

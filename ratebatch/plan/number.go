@@ -3,10 +3,10 @@ package plan
 import (
 	"fmt"
 	"regexp"
-	"strconv"
-	"strings"
 
 	"github.com/shopspring/decimal"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 var numberPattern = regexp.MustCompile(`^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$`)
@@ -16,11 +16,11 @@ var numberPattern = regexp.MustCompile(`^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][
 func ParseNumber(text string, integerDigits, scale int) (decimal.Decimal, error) {
 	const longest = 200 // far beyond any number that fits; bounds the work
 	if len(text) > longest || !numberPattern.MatchString(text) {
-		return decimal.Decimal{}, fmt.Errorf("%s is not a decimal number", quote(text))
+		return decimal.Decimal{}, fmt.Errorf("%s is not a decimal number", ratebatch.Quote(text))
 	}
 	d, err := decimal.NewFromString(text)
 	if err != nil {
-		return decimal.Decimal{}, fmt.Errorf("%s is not a decimal number", quote(text))
+		return decimal.Decimal{}, fmt.Errorf("%s is not a decimal number", ratebatch.Quote(text))
 	}
 	d = Normal(d)
 	integer := d.NumDigits() + int(d.Exponent())
@@ -53,12 +53,4 @@ func Normal(d decimal.Decimal) decimal.Decimal {
 		return d
 	}
 	return out
-}
-
-func quote(text string) string {
-	const longest = 60
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "…"
-	}
-	return strconv.Quote(text)
 }

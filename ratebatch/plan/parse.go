@@ -17,6 +17,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/shopspring/decimal"
 
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/yamldepth"
 )
 
@@ -186,7 +187,7 @@ func (d *reader) mapping(what string, n ast.Node, known keys, required ...string
 		}
 		read, ok := known[key.Value]
 		if !ok {
-			d.mistake(at(key), "%s: unknown key %s%s", what, quote(key.Value), suggest(key.Value, known))
+			d.mistake(at(key), "%s: unknown key %s%s", what, ratebatch.Quote(key.Value), suggest(key.Value, known))
 			continue
 		}
 		if first, ok := seen[key.Value]; ok {
@@ -231,7 +232,7 @@ func kind(n ast.Node) string {
 	case *ast.TagNode:
 		return "a YAML tag (not used in plans)"
 	case *ast.BoolNode, *ast.IntegerNode, *ast.FloatNode, *ast.StringNode, *ast.InfinityNode, *ast.NanNode:
-		return quote(n.GetToken().Value)
+		return ratebatch.Quote(n.GetToken().Value)
 	default:
 		return "something else"
 	}
@@ -395,14 +396,14 @@ func ParseTime(text string) (time.Time, error) {
 		}
 		t = t.UTC()
 		if t.Nanosecond() != 0 {
-			return time.Time{}, fmt.Errorf("%s has a fraction of a second", quote(text))
+			return time.Time{}, fmt.Errorf("%s has a fraction of a second", ratebatch.Quote(text))
 		}
 		if t.Year() < 1970 || t.Year() > 2105 {
-			return time.Time{}, fmt.Errorf("%s is not between 1970 and 2105", quote(text))
+			return time.Time{}, fmt.Errorf("%s is not between 1970 and 2105", ratebatch.Quote(text))
 		}
 		return t, nil
 	}
-	return time.Time{}, fmt.Errorf("%s is not a time", quote(text))
+	return time.Time{}, fmt.Errorf("%s is not a time", ratebatch.Quote(text))
 }
 
 func (d *reader) ruleType(what string, to *Type) func(ast.Node) {
@@ -426,7 +427,7 @@ func (d *reader) id(what string, to *string) func(ast.Node) {
 		before := len(d.list)
 		read(n)
 		if len(d.list) == before && !idPattern.MatchString(*to) {
-			d.mistake(at(n), "%s: %s: up to 64 letters, digits, '.', '_', ':' or '-'", what, quote(*to))
+			d.mistake(at(n), "%s: %s: up to 64 letters, digits, '.', '_', ':' or '-'", what, ratebatch.Quote(*to))
 			*to = ""
 		}
 	}
@@ -438,7 +439,7 @@ func (d *reader) plan(n ast.Node, p *Plan) {
 		"currency": func(n ast.Node) {
 			d.text("currency", &p.Currency)(n)
 			if p.Currency != "" && !currencyPattern.MatchString(p.Currency) {
-				d.mistake(at(n), "currency: expected an ISO 4217 code such as EUR, found %s", quote(p.Currency))
+				d.mistake(at(n), "currency: expected an ISO 4217 code such as EUR, found %s", ratebatch.Quote(p.Currency))
 			}
 		},
 		"description": d.text("description", &p.Description),
@@ -466,7 +467,7 @@ func (d *reader) plan(n ast.Node, p *Plan) {
 						switch m.Module {
 						case Hashmap, Expressions, None, "":
 						default:
-							d.mistake(at(n), "module: expected hashmap, expressions or none, found %s", quote(name))
+							d.mistake(at(n), "module: expected hashmap, expressions or none, found %s", ratebatch.Quote(name))
 						}
 					},
 					"scope":    d.name("scope", &m.Scope),

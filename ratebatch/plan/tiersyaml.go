@@ -20,8 +20,8 @@ func (w *writer) tiers(list []Tiers) {
 			w.line(4, "free: %q", t.Free)
 		}
 		w.text(4, "scope", t.Scope)
-		w.text(4, "start", clock(t.Start))
-		w.text(4, "end", clock(t.End))
+		w.text(4, "start", FormatTime(t.Start))
+		w.text(4, "end", FormatTime(t.End))
 		w.text(4, "description", t.Description)
 		w.line(4, "steps:")
 		for _, s := range t.Steps {
@@ -66,7 +66,7 @@ func tierEntries(p *Plan) []entry {
 		}
 		return ", scope " + scope
 	}
-	during := func(start, end time.Time) string { return validity(clock(start), clock(end)) }
+	during := func(start, end time.Time) string { return validity(FormatTime(start), FormatTime(end)) }
 	for i := range p.Services {
 		for j := range p.Services[i].Tiers {
 			t := &p.Services[i].Tiers[j]

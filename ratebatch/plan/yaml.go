@@ -69,8 +69,8 @@ func (p *Plan) YAML() []byte {
 		w.text(2, "scope", e.Scope)
 		w.text(2, "when", e.When)
 		w.text(2, "price", e.Price)
-		w.text(2, "start", clock(e.Start))
-		w.text(2, "end", clock(e.End))
+		w.text(2, "start", FormatTime(e.Start))
+		w.text(2, "end", FormatTime(e.End))
 		w.text(2, "description", e.Description)
 	}
 	w.charges(p)
@@ -125,14 +125,15 @@ func tail(id string, typ Type, group, scope string, start, end time.Time, descri
 	}
 	add("group", group)
 	add("scope", scope)
-	add("start", clock(start))
-	add("end", clock(end))
+	add("start", FormatTime(start))
+	add("end", FormatTime(end))
 	add("id", id)
 	add("description", description)
 	return out
 }
 
-func clock(t time.Time) string {
+// FormatTime writes when a rule begins or ends to hold; an open end is empty.
+func FormatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}

@@ -2,9 +2,12 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 // Names of what bills rest on beside plans and metrics.
@@ -36,6 +39,33 @@ func (s *Store) BillingSettings(ctx context.Context) (map[string]BillingSetting,
 		out[x.Name] = x
 	}
 	return out, err
+}
+
+// Billing is what bills rest on beside plans and metrics. It belongs to the
+// database: whoever reads it with another idea of it bills at another rate, or in
+// another month.
+type Billing struct {
+	Period   time.Duration // 0: no run has settled it yet
+	First    string        // empty: likewise
+	Calendar ratebatch.Calendar
+	Since    map[string]BillingSetting
+}
+
+// Billing reads the settings.
+func (s *Store) Billing(ctx context.Context) (Billing, error) {
+	var b Billing
+	var err error
+	if b.Since, err = s.BillingSettings(ctx); err != nil {
+		return b, err
+	}
+	if text := b.Since[SettingPeriod].Value; text != "" {
+		if b.Period, err = time.ParseDuration(text); err != nil {
+			return b, fmt.Errorf("setting period: %w", err)
+		}
+	}
+	b.First = b.Since[SettingFirst].Value
+	b.Calendar, err = ratebatch.CalendarOf(b.Since[SettingTimezone].Value)
+	return b, err
 }
 
 // PutBillingSetting sets one of them.

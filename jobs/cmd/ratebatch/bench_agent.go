@@ -25,6 +25,7 @@ import (
 	"github.com/ratebatch/ratebatch/fixtures/bench"
 	"github.com/ratebatch/ratebatch/fixtures/devkafka"
 	"github.com/ratebatch/ratebatch/fixtures/libvirtpeer"
+	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
@@ -201,7 +202,7 @@ func benchAgentHost(ctx context.Context, dir string, domains, polls int) (figure
 	var before, after map[string]float64
 	wait := func(n float64) (m map[string]float64, err error) {
 		waitErr := waitUntil(ctx, time.Duration(n)*3*time.Second+time.Minute, func() bool {
-			if sleepErr := sleepFor(ctx, 2*time.Second); sleepErr != nil {
+			if sleepErr := jobs.Sleep(ctx, 2*time.Second); sleepErr != nil {
 				err = sleepErr // asking costs the agent something too, so it is not asked often
 			} else {
 				peer.Advance(2 * time.Second)
@@ -285,7 +286,7 @@ func benchAgentHosts(ctx context.Context, dir string, hosts int) (figures []benc
 		if err := sleepUntilNext(ctx, interval*time.Second); err != nil {
 			return nil, err
 		}
-		if err := sleepFor(ctx, 7*time.Second); err != nil {
+		if err := jobs.Sleep(ctx, 7*time.Second); err != nil {
 			return nil, err
 		}
 		if m, err = a.metrics(ctx); err != nil {
@@ -308,14 +309,5 @@ func benchAgentHosts(ctx context.Context, dir string, hosts int) (figures []benc
 
 func sleepUntilNext(ctx context.Context, interval time.Duration) error {
 	now := time.Now()
-	return sleepFor(ctx, now.Truncate(interval).Add(interval).Sub(now))
-}
-
-func sleepFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
+	return jobs.Sleep(ctx, now.Truncate(interval).Add(interval).Sub(now))
 }

@@ -178,7 +178,7 @@ no month has to be opened: what is rated again is billed as a correction.
 				if err != nil {
 					return err
 				}
-				m, err := b.calendar.ParseMonth(month)
+				m, err := b.Calendar.ParseMonth(month)
 				if err != nil {
 					return err
 				}

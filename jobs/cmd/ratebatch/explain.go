@@ -197,7 +197,7 @@ func findLine(ctx context.Context, s *store.Store, id string, o explainOptions) 
 		if err != nil {
 			return nil, err
 		}
-		month, err := b.calendar.ParseMonth(o.month)
+		month, err := b.Calendar.ParseMonth(o.month)
 		if err != nil {
 			return nil, err
 		}
@@ -273,7 +273,7 @@ func lineWindows(ctx context.Context, s *store.Store, from, to time.Time, curren
 			return nil, err
 		}
 		for _, c := range closes { // in their order
-			m := b.calendar.Named(c.Month)
+			m := b.Calendar.Named(c.Month)
 			if !m.To.After(from) || !m.From.Before(to) {
 				continue
 			}

@@ -329,7 +329,7 @@ func (p *program) exportStream(ctx context.Context, s *store.Store, o export.Opt
 	if err != nil {
 		return err
 	}
-	result, err := exporter.Stream(ctx, exporter.Input{Store: s, Dataset: o.Datasets[0], Month: o.Month, Calendar: b.calendar, Partial: o.Partial, Expected: expected, Now: o.Now, Log: p.log,
+	result, err := exporter.Stream(ctx, exporter.Input{Store: s, Dataset: o.Datasets[0], Month: o.Month, Calendar: b.Calendar, Partial: o.Partial, Expected: expected, Now: o.Now, Log: p.log,
 		FocusVersion: o.FocusVersion, Operator: o.Operator, RoundTo: o.RoundTo}, p.stdout)
 	if err == nil {
 		p.log.InfoContext(ctx, "streamed", "dataset", result.Dataset, "month", result.Month, "rows", result.Rows, "commits", result.Commits,
@@ -358,7 +358,7 @@ func (p *program) runExport(ctx context.Context, job *export.Job, dryRun bool) (
 	if err != nil {
 		return nil, err
 	}
-	job.Options.Calendar = b.calendar
+	job.Options.Calendar = b.Calendar
 	if dryRun {
 		return job.Plan(ctx)
 	}

@@ -44,5 +44,5 @@ func (p *program) month(ctx context.Context, s *store.Store, text string, now ti
 	if err != nil {
 		return ratebatch.Month{}, err
 	}
-	return monthOf(b.calendar, text, now)
+	return monthOf(b.Calendar, text, now)
 }

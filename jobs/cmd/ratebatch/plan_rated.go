@@ -15,6 +15,7 @@ import (
 	"github.com/shopspring/decimal"
 	"github.com/spf13/cobra"
 
+	"github.com/ratebatch/ratebatch/exporter"
 	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
@@ -103,7 +104,7 @@ func (p *program) whatIfJob(ctx context.Context, s *store.Store) (*rate.Job, err
 		return nil, err
 	}
 	var o rateOptions
-	options, err := o.settle(ctx, s, rate.Options{Now: p.now(), Calendar: b.calendar})
+	options, err := o.settle(ctx, s, rate.Options{Now: p.now(), Calendar: b.Calendar})
 	return &rate.Job{Store: s, Log: p.log, Options: options}, err
 }
 
@@ -220,7 +221,7 @@ func (p *program) guardApply(ctx context.Context, s *store.Store, versions []sto
 		if err != nil {
 			return err
 		}
-		if err := window.ofMonth(b.calendar, o.changeMonth, p.now()); err != nil {
+		if err := window.ofMonth(b.Calendar, o.changeMonth, p.now()); err != nil {
 			return err
 		}
 	}
@@ -257,11 +258,11 @@ allowances, discounts, minimums and caps count as they would.
 				}
 				o := ratedOptions{metrics: metrics}
 				if month != "" {
-					if err := o.ofMonth(b.calendar, month, p.now()); err != nil {
+					if err := o.ofMonth(b.Calendar, month, p.now()); err != nil {
 						return err
 					}
 				}
-				from, _, err := o.window(b.calendar, p.now())
+				from, _, err := o.window(b.Calendar, p.now())
 				if err != nil {
 					return err
 				}
@@ -326,9 +327,9 @@ func writePricesCSV(w io.Writer, c rate.Comparison, currency string) error {
 	return out.Error()
 }
 
-// plainCell keeps a spreadsheet from taking a name for a formula.
+// plainCell keeps a spreadsheet from taking a name for a formula or a number.
 func plainCell(text string) string {
-	if strings.HasPrefix(text, "=") || strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") || strings.HasPrefix(text, "@") {
+	if exporter.NeedsApostrophe(text) {
 		return "'" + text
 	}
 	return text

@@ -59,7 +59,7 @@ checked, because its input has expired, says so and is no failure.
 				if job.Period, err = b.length(period); err != nil {
 					return err
 				}
-				if job.Month, err = monthOf(b.calendar, month, p.now()); err != nil {
+				if job.Month, err = monthOf(b.Calendar, month, p.now()); err != nil {
 					return err
 				}
 				rating, err := (&rateOptions{period: job.Period}).options(p.now())

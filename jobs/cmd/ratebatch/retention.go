@@ -45,7 +45,7 @@ samples have TTLs of their own: 'ratebatch migrate --retention …'.
 				if err != nil {
 					return err
 				}
-				return p.retention(ctx, &retention.Job{Store: s, Log: p.log, Options: o, Calendar: b.calendar}, jo, dryRun)
+				return p.retention(ctx, &retention.Job{Store: s, Log: p.log, Options: o, Calendar: b.Calendar}, jo, dryRun)
 			})
 		},
 	}

@@ -42,10 +42,10 @@ func usageTables(ctx context.Context, s *store.Store) ([]store.UsageTable, error
 	if err != nil {
 		return nil, err
 	}
-	if b.period == 0 {
-		b.period = time.Hour
+	if b.Period == 0 {
+		b.Period = time.Hour
 	}
-	return (&rate.Job{Store: s, Options: rate.Options{Period: b.period}}).UsageTables(ctx)
+	return (&rate.Job{Store: s, Options: rate.Options{Period: b.Period}}).UsageTables(ctx)
 }
 
 func listScopes(ctx context.Context, s *store.Store) ([]listedScope, error) {

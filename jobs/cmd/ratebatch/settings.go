@@ -15,59 +15,30 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
-// billing is what bills rest on beside plans and metrics. It belongs to the
-// database: a command line with another idea of it would bill at another rate,
-// or in another month.
-type billing struct {
-	period   time.Duration // 0: no run has settled it yet
-	first    string        // empty: likewise
-	calendar ratebatch.Calendar
-	since    map[string]store.BillingSetting
-}
+// billing is what bills rest on beside plans and metrics.
+type billing struct{ store.Billing }
 
 func readBilling(ctx context.Context, s *store.Store) (billing, error) {
-	var b billing
 	if err := s.CheckSchema(ctx); err != nil {
-		return b, err
+		return billing{}, err
 	}
-	var err error
-	if b.since, err = s.BillingSettings(ctx); err != nil {
-		return b, err
-	}
-	if text := b.since[store.SettingPeriod].Value; text != "" {
-		if b.period, err = time.ParseDuration(text); err != nil {
-			return b, fmt.Errorf("setting period: %w", err)
-		}
-	}
-	b.first = b.since[store.SettingFirst].Value
-	b.calendar, err = calendarOf(b.since[store.SettingTimezone].Value)
-	return b, err
-}
-
-func calendarOf(zone string) (ratebatch.Calendar, error) {
-	if zone == "" {
-		return ratebatch.Calendar{}, nil
-	}
-	location, err := time.LoadLocation(zone)
-	if err != nil || zone == "Local" {
-		return ratebatch.Calendar{}, &ratebatch.ConfigError{Err: fmt.Errorf("billing time zone %q is not known", zone), Hint: "use a name of the time zone database, such as Europe/Berlin, or UTC"}
-	}
-	return ratebatch.NewCalendar(location), nil
+	b, err := s.Billing(ctx)
+	return billing{b}, err
 }
 
 // length is the length of a period: the one asked for, which must be the one
 // that bills rest on, or that one.
 func (b billing) length(asked time.Duration) (time.Duration, error) {
 	switch {
-	case asked == 0 && b.period == 0:
+	case asked == 0 && b.Period == 0:
 		return time.Hour, nil
-	case asked == 0 || asked == b.period:
-		return b.period, nil
-	case b.period == 0:
+	case asked == 0 || asked == b.Period:
+		return b.Period, nil
+	case b.Period == 0:
 		return asked, nil
 	}
-	x := b.since[store.SettingPeriod]
-	return 0, &ratebatch.ConfigError{Err: fmt.Errorf("--period %s, but periods are %s since %s: prices are per period, so another length would bill at another rate", asked, b.period, x.ChangedAt.Format(time.DateOnly)),
+	x := b.Since[store.SettingPeriod]
+	return 0, &ratebatch.ConfigError{Err: fmt.Errorf("--period %s, but periods are %s since %s: prices are per period, so another length would bill at another rate", asked, b.Period, x.ChangedAt.Format(time.DateOnly)),
 		Hint: fmt.Sprintf("leave out --period, or change it on purpose with 'ratebatch settings set period %s --reason …'", asked)}
 }
 
@@ -80,10 +51,10 @@ func (o *rateOptions) settle(ctx context.Context, s *store.Store, out rate.Optio
 	if out.Period, err = b.length(o.period); err != nil {
 		return out, err
 	}
-	out.Calendar = b.calendar
+	out.Calendar = b.Calendar
 	first := o.first
 	if first == "" {
-		first = b.first
+		first = b.First
 	}
 	if out.First, err = rate.ParseFirstPeriod(first); err != nil {
 		return out, err
@@ -100,7 +71,7 @@ func (o *rateOptions) remember(ctx context.Context, s *store.Store, out rate.Opt
 	}
 	first := out.First.String()
 	for _, x := range []store.BillingSetting{{Name: store.SettingPeriod, Value: out.Period.String(), Reason: "first run"}, {Name: store.SettingFirst, Value: first, Reason: "rate --first-period"}} {
-		if b.since[x.Name].Value == x.Value {
+		if b.Since[x.Name].Value == x.Value {
 			continue
 		}
 		x.Author = author()
@@ -142,7 +113,7 @@ func (p *program) showSettings(ctx context.Context, s *store.Store) error {
 	}
 	list := make([]store.BillingSetting, 0, 3)
 	for _, x := range []store.BillingSetting{{Name: store.SettingPeriod, Value: "1h0m0s"}, {Name: store.SettingFirst, Value: "month"}, {Name: store.SettingTimezone, Value: "UTC"}} {
-		if set, ok := b.since[x.Name]; ok {
+		if set, ok := b.Since[x.Name]; ok {
 			x = set
 		} else {
 			x.Reason = "default"
@@ -206,22 +177,22 @@ func checkSetting(ctx context.Context, s *store.Store, x *store.BillingSetting) 
 	if err != nil {
 		return err
 	}
-	if b.period == 0 {
-		b.period = time.Hour
+	if b.Period == 0 {
+		b.Period = time.Hour
 	}
 	switch x.Name {
 	case store.SettingPeriod:
-		if b.period, err = time.ParseDuration(x.Value); err == nil {
-			err = ratebatch.CheckPeriodLength(b.period)
+		if b.Period, err = time.ParseDuration(x.Value); err == nil {
+			err = ratebatch.CheckPeriodLength(b.Period)
 		}
 		if err != nil {
 			return &ratebatch.ConfigError{Err: fmt.Errorf("period %q: %w", x.Value, err), Hint: "write 5m, 1h or 24h"}
 		}
-		x.Value = b.period.String()
-		if err := b.calendar.Check(b.period); err != nil {
+		x.Value = b.Period.String()
+		if err := b.Calendar.Check(b.Period); err != nil {
 			return err
 		}
-		return (&rate.Job{Store: s, Options: rate.Options{Period: b.period, Calendar: b.calendar}}).CheckPeriodLength(ctx)
+		return (&rate.Job{Store: s, Options: rate.Options{Period: b.Period, Calendar: b.Calendar}}).CheckPeriodLength(ctx)
 	case store.SettingFirst:
 		_, err := rate.ParseFirstPeriod(x.Value)
 		return err
@@ -229,22 +200,22 @@ func checkSetting(ctx context.Context, s *store.Store, x *store.BillingSetting) 
 		if x.Value == "" {
 			x.Value = "UTC"
 		}
-		c, err := calendarOf(x.Value)
+		c, err := ratebatch.CalendarOf(x.Value)
 		if err != nil {
 			return err
 		}
-		if err := c.Check(b.period); err != nil {
+		if err := c.Check(b.Period); err != nil {
 			return err
 		}
 		closed, err := s.ClosedMonths(ctx)
-		if err != nil || len(closed) == 0 || x.Value == b.calendar.Zone().String() {
+		if err != nil || len(closed) == 0 || x.Value == b.Calendar.Zone().String() {
 			return err
 		}
 		var names []string
 		for _, m := range closed {
 			names = append(names, m.Month.Format("2006-01"))
 		}
-		return &ratebatch.HaltError{Err: fmt.Errorf("billing time zone %s: %s %s closed by the zone %s, and what was invoiced would no longer be that month", x.Value, some(names, 6), plural(len(names), "is", "are"), b.calendar.Zone()),
+		return &ratebatch.HaltError{Err: fmt.Errorf("billing time zone %s: %s %s closed by the zone %s, and what was invoiced would no longer be that month", x.Value, some(names, 6), plural(len(names), "is", "are"), b.Calendar.Zone()),
 			Hint: "a database keeps its zone once a month is closed; 'ratebatch reopen' them all first, or begin a new database"}
 	}
 	return &ratebatch.ConfigError{Err: fmt.Errorf("no setting is called %q", x.Name), Hint: "there are period, first_period and billing_timezone"}

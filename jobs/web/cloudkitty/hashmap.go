@@ -61,7 +61,7 @@ func (q *request) rules(ctx context.Context) (rules, error) {
 		}
 		id := r.ID
 		if _, err := uuid.Parse(id); err != nil {
-			name := strings.Join([]string{string(r.Kind), r.Service, r.Field, r.Value, r.Level.String(), r.Group, r.Scope, r.ID, stamp(r.Start)}, "\x00")
+			name := strings.Join([]string{string(r.Kind), r.Service, r.Field, r.Value, r.Level.String(), r.Group, r.Scope, r.ID, plan.FormatTime(r.Start)}, "\x00")
 			used[name]++
 			id = idOf(name, string(rune('0'+used[name])))
 		}
@@ -80,13 +80,6 @@ func (q *request) rules(ctx context.Context) (rules, error) {
 		out.groups = append(out.groups, map[string]any{"group_id": idOf("group", name), "name": name})
 	}
 	return out, nil
-}
-
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
 }
 
 func time0(t time.Time) any {

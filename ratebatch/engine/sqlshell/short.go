@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 // statementError is an exception of ClickHouse in as many words as it needs. The
@@ -40,9 +42,7 @@ func short(err error) error {
 	text := strings.TrimSpace(codeName.ReplaceAllString(exception.Message, ""))
 	hint := meant.FindString(text)
 	text = strings.TrimRight(rest.ReplaceAllString(text, ""), ". ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "…"
-	}
+	text = ratebatch.Shorten(text, longest)
 	if hint != "" && !strings.Contains(text, hint) {
 		text += ". " + hint
 	}
