@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
@@ -241,7 +242,11 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID, reason string) (R
 	// reopened an earlier month has changed what this one has to take; one of a shard,
 	// which a close does not wait for, may have changed what comes after its periods.
 	// The month is open again and the next close takes it in.
-	closed, err := j.Store.ClosedMonths(ctx)
+	err = j.commitsEnd(ctx)
+	var closed []store.ClosedMonth
+	if err == nil {
+		closed, err = j.Store.ClosedMonths(ctx)
+	}
 	if err == nil {
 		err = j.inOrder(ctx, p.month, closed)
 	}
@@ -258,6 +263,30 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID, reason string) (R
 	result.Closed, result.Totals = number, frozen
 	return result, nil
 }
+
+// commitsWait is how long a close waits for commits that are being written.
+const commitsWait = time.Minute
+
+// commitsEnd waits for the statements that are writing commits, as one does whose
+// job was killed. What they write is dated before the close and seen after it: a
+// correction that this month has to bill, and that the month after takes for billed.
+func (j *Job) commitsEnd(ctx context.Context) error {
+	for waited := time.Duration(0); ; waited += commitsPoll {
+		n, err := j.Store.CommitsUnderWay(ctx)
+		if err != nil || n == 0 {
+			return err
+		}
+		if waited >= commitsWait {
+			return &ratebatch.TryAgainError{Err: fmt.Errorf("%d statements still write commits", n), Hint: "another job commits; run it again afterwards"}
+		}
+		if err := jobs.Sleep(ctx, commitsPoll); err != nil {
+			return err
+		}
+	}
+}
+
+// commitsPoll is how often that is asked.
+const commitsPoll = 200 * time.Millisecond
 
 func (j *Job) unchanged(ctx context.Context, p *Plan, frozen []store.MonthTotal) error {
 	current, err := j.Store.CurrentTotals(ctx, p.month)

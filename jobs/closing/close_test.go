@@ -220,3 +220,43 @@ func TestAMonthThatIsNotSettledAfterItsCloseIsOpenAgain(t *testing.T) {
 	b.close("2026-01")
 	b.bills([]string{"2026-01"}, "12")
 }
+
+// A commit is dated when its statement begins and seen when it ends: a close waits
+// for those under way, or the month after would take for billed what this one has
+// not seen.
+func TestACloseWaitsForCommitsUnderWay(t *testing.T) {
+	b := newBooks(t)
+	b.rate("2026-01", "10")
+	b.close("2026-01")
+	b.rate("2026-02", "100")
+	// A correction of January whose job was killed while the statement runs on.
+	run, m := uuid.New(), month("2026-01")
+	exporttest.Insert(b, b.s, run, 2, exporttest.Line{Scope: "alpha", Begin: m.From, Price: "12"})
+	ctx := store.WithParams(t.Context(), store.Params{"run_id": run, "begin": m.From, "end": m.From.Add(time.Hour)})
+	done := make(chan error, 1)
+	go func() {
+		done <- b.s.Conn().Exec(ctx, `INSERT INTO period_commits (scope, begin, end, revision, kind, run_id, currency, lines, line_digest, total)
+			SELECT 'alpha', {begin:DateTime('UTC')}, {end:DateTime('UTC')}, 2, 'rated', {run_id:UUID}, 'EUR', count(), sum(line_hash) + sleep(2), sum(toDecimal256(price, 18)) FROM (
+				SELECT price, cityHash64(region, metric, resource, attributes, part, end, unit, qty, price, rule, bucket) AS line_hash FROM rated_lines WHERE run_id = {run_id:UUID})`)
+	}()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		n, err := b.s.CommitsUnderWay(t.Context())
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("the statement does not run: %v", err)
+		}
+		if n > 0 {
+			break
+		}
+	}
+	b.close("2026-02")
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Error("the close did not wait")
+	}
+	b.rate("2026-03", "1000")
+	b.bills([]string{"2026-01", "2026-02", "2026-03"}, "10", "102", "1000")
+}

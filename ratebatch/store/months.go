@@ -91,6 +91,13 @@ func (s *Store) FrozenTotals(ctx context.Context, month ratebatch.Month, closed 
 	return Collect(ctx, s, "frozen_totals", Params{"month": month.Date.Format(time.DateOnly), "closed": closed}, scanMonthTotal)
 }
 
+// CommitsUnderWay counts the statements that are writing commits on this server.
+func (s *Store) CommitsUnderWay(ctx context.Context) (uint64, error) {
+	var n uint64
+	err := s.Row(ctx, "commits_under_way", nil, &n)
+	return n, err
+}
+
 // AnyLine says whether a window holds a rated line.
 func (s *Store) AnyLine(ctx context.Context, from, to time.Time) (bool, error) {
 	var there bool
