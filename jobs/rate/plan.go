@@ -90,7 +90,7 @@ func (j *Job) readState(ctx context.Context, all bool) (*state, error) {
 	if x.scopes, err = j.Store.ScopeStates(ctx); err != nil {
 		return nil, err
 	}
-	x.marks, err = j.Store.WatermarksOf(ctx, x.usages)
+	x.marks, err = j.Store.WatermarksOf(ctx, x.usages, j.Options.TiersAsOf)
 	return x, err
 }
 

@@ -20,6 +20,7 @@ import (
 // Options of the rate job.
 type Options struct {
 	Now         time.Time     // the moment that readiness is judged at
+	TiersAsOf   time.Time     // server's time; watermarks set later are of input that the tiers lack; zero: any
 	Period      time.Duration // length of a period
 	WaitPeriods int           // a period is ready when begin + WaitPeriods × Period < Now
 	First       FirstPeriod

@@ -17,26 +17,30 @@ type Watermark struct {
 
 // Watermarks lists the watermark of each region that has one.
 func (s *Store) Watermarks(ctx context.Context) (map[string]Watermark, error) {
-	return s.watermarks(ctx, true)
+	return s.watermarks(ctx, true, OpenEnd)
 }
 
 // WatermarksOf lists the watermarks of at least the regions of the usages that
-// have one. As long as each of them still sends, history is not read.
-func (s *Store) WatermarksOf(ctx context.Context, usages []ScopeUsage) (map[string]Watermark, error) {
-	marks, err := s.watermarks(ctx, false)
+// have one, as they were set at a moment of the server's time; zero is now. As long
+// as each of them still sends, history is not read.
+func (s *Store) WatermarksOf(ctx context.Context, usages []ScopeUsage, asOf time.Time) (map[string]Watermark, error) {
+	if asOf.IsZero() {
+		asOf = OpenEnd
+	}
+	marks, err := s.watermarks(ctx, false, asOf)
 	if err != nil {
 		return nil, err
 	}
 	for _, u := range usages {
 		if _, ok := marks[u.Region]; !ok {
-			return s.watermarks(ctx, true)
+			return s.watermarks(ctx, true, asOf)
 		}
 	}
 	return marks, nil
 }
 
-func (s *Store) watermarks(ctx context.Context, whole bool) (map[string]Watermark, error) {
-	list, err := Collect(ctx, s, "watermarks", Params{"whole": whole}, func(rows driver.Rows) (Watermark, error) {
+func (s *Store) watermarks(ctx context.Context, whole bool, asOf time.Time) (map[string]Watermark, error) {
+	list, err := Collect(ctx, s, "watermarks", Params{"whole": whole, "as_of": asOf}, func(rows driver.Rows) (Watermark, error) {
 		var w Watermark
 		err := rows.Scan(&w.Region, &w.CompleteUntil, &w.Source)
 		return w, err

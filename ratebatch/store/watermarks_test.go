@@ -43,16 +43,30 @@ func TestWatermarksOfRegionsAreThoseOfTheWhole(t *testing.T) {
 		}
 	}
 	delete(whole, "silent")
-	got, err := s.WatermarksOf(t.Context(), []store.ScopeUsage{{Region: "talks"}, {Region: "talked yesterday"}, {Region: "set"}})
+	got, err := s.WatermarksOf(t.Context(), []store.ScopeUsage{{Region: "talks"}, {Region: "talked yesterday"}, {Region: "set"}}, time.Time{})
 	if err != nil || !maps.Equal(got, whole) {
 		t.Errorf("of those that talk: %v, %v; want %v", got, err, whole)
 	}
-	got, err = s.WatermarksOf(t.Context(), []store.ScopeUsage{{Region: "talks"}, {Region: "silent"}})
+	got, err = s.WatermarksOf(t.Context(), []store.ScopeUsage{{Region: "talks"}, {Region: "silent"}}, time.Time{})
 	if err != nil || !got["silent"].CompleteUntil.Equal(at(3, 7)) || len(got) != len(want) {
 		t.Errorf("with one that is silent: %v, %v", got, err)
 	}
-	got, err = s.WatermarksOf(t.Context(), []store.ScopeUsage{{Region: "never seen"}})
+	got, err = s.WatermarksOf(t.Context(), []store.ScopeUsage{{Region: "never seen"}}, time.Time{})
 	if _, ok := got["never seen"]; err != nil || ok || len(got) != len(want) {
 		t.Errorf("with one that never was: %v, %v", got, err)
+	}
+	// What was set after the tiers were brought up to date is of input that they lack.
+	var tiersAsOf time.Time
+	if err := s.Row(t.Context(), "server_time", nil, &tiersAsOf); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetWatermark(t.Context(), store.Watermark{Region: "set", CompleteUntil: at(21, 0), Source: "ingest"}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	for asOf, until := range map[time.Time]time.Time{tiersAsOf: at(9, 0), {}: at(21, 0)} {
+		got, err = s.WatermarksOf(t.Context(), []store.ScopeUsage{{Region: "set"}}, asOf)
+		if err != nil || !got["set"].CompleteUntil.Equal(until) {
+			t.Errorf("as of %v: %v, %v; want %v", asOf, got["set"], err, until)
+		}
 	}
 }

@@ -9,37 +9,36 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
-// staleAfter is how old the newest refresh of a tier may be on a server that
-// keeps its views going: three times the slowest one's interval.
-const staleAfter = 30 * time.Minute
-
-// freshTiers brings the tiers up to date before they are rated. The embedded
-// engine refreshes its views only while it runs, so a job that starts it finds
-// tiers from the last time. A server does it by itself; there a view that lags or
-// fails is said, since rating would miss usage until late usage is found.
-func (p *program) freshTiers(ctx context.Context, s *store.Store) error {
+// freshTiers brings the tiers up to date before they are rated and says as of when:
+// a watermark that was set later stands for input which they have not taken up.
+// Without it an ingest that has just drained what came in during an outage would have
+// hours rated of which the tiers hold nothing yet. It is zero, for any watermark, where
+// views are stopped, which is said: whoever does that fills the tiers by 'rollup'. On a
+// cluster the views of the other nodes are left to their ten minutes.
+func (p *program) freshTiers(ctx context.Context, s *store.Store) (asOf time.Time, err error) {
 	if err := s.CheckSchema(ctx); err != nil {
-		return err
+		return asOf, err
 	}
 	views, err := s.TierViews(ctx)
 	if err != nil {
-		return err
+		return asOf, err
 	}
 	stopped := false
 	for _, v := range views {
-		switch {
-		case v.Stopped():
+		if v.Stopped() {
 			stopped = true
 			p.log.WarnContext(ctx, "a view that fills a tier is stopped; usage that it did not take up is not rated yet", "view", v.View, "hint", "SYSTEM START VIEW "+v.View+", or 'ratebatch rollup'")
-		case p.engine.URL != "" && (v.Exception != "" || p.now().Sub(v.LastSuccess) > staleAfter):
-			p.log.WarnContext(ctx, "a view that fills a tier lags; usage that it did not take up is not rated yet", "view", v.View, "last_success", v.LastSuccess, "exception", v.Exception)
 		}
 	}
-	if p.engine.URL != "" || stopped || len(views) == 0 {
-		return nil
+	if stopped || len(views) == 0 {
+		return asOf, nil
+	}
+	var now time.Time
+	if err := s.Row(ctx, "server_time", nil, &now); err != nil {
+		return asOf, err
 	}
 	if err := s.RefreshTiers(ctx); err != nil {
-		return &ratebatch.TryAgainError{Err: fmt.Errorf("bring the tiers up to date: %w", err), Hint: "nothing was rated; run the same command again, or 'ratebatch rollup' first"}
+		return asOf, &ratebatch.TryAgainError{Err: fmt.Errorf("bring the tiers up to date: %w", err), Hint: "nothing was rated; run the same command again, or 'ratebatch rollup' first; on a server the user needs SYSTEM VIEWS on the database"}
 	}
-	return nil
+	return now, nil
 }

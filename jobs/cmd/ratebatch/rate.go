@@ -199,7 +199,8 @@ func (p *program) rate(ctx context.Context, s *store.Store, o rate.Options, jo j
 		}
 		return p.print(plan, func() { printRatePlan(p, plan) })
 	}
-	if err := p.freshTiers(ctx, s); err != nil {
+	var err error
+	if job.Options.TiersAsOf, err = p.freshTiers(ctx, s); err != nil {
 		return err
 	}
 	result, err := p.runRate(ctx, job, jo)
