@@ -309,6 +309,20 @@ func TestTheWatermarkGoesForwardOnly(t *testing.T) {
 	if got := mark(); !got.Equal(ahead) {
 		t.Errorf("the operator's watermark %s became %s", ahead, got)
 	}
+	// It was too far; taken back, with an earlier one or altogether, ingest goes on.
+	for _, back := range []store.Watermark{{CompleteUntil: first, Source: "operator"}, {CompleteUntil: time.Unix(0, 0), Source: "unset"}} {
+		for _, w := range []store.Watermark{{CompleteUntil: ahead.AddDate(1, 0, 0), Source: "operator"}, back} {
+			w.Region = "RegionOne"
+			if err := p.store.SetWatermark(t.Context(), w, "test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.drain()
+		marks, err := p.store.Watermarks(t.Context())
+		if got := marks["RegionOne"]; err != nil || got.Source != "ingest" || !got.CompleteUntil.After(first) || got.CompleteUntil.After(time.Now()) {
+			t.Errorf("after a watermark of %s by %s it is %s by %s (%v), want a later one by ingest", back.CompleteUntil, back.Source, got.CompleteUntil, got.Source, err)
+		}
+	}
 }
 
 func TestHostsThatFellSilentAreNamed(t *testing.T) {

@@ -226,7 +226,7 @@ func (s *session) note(ctx context.Context) error {
 
 // watermarks moves the watermark of each region that came through ingest
 // forward to where all its partitions are stored, less the allowance; never
-// back, and in steps.
+// behind the one in force, and in steps.
 func (j *Job) watermarks(ctx context.Context, step time.Duration) error {
 	complete, err := j.Store.IngestComplete(ctx)
 	if err != nil {

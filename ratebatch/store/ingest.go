@@ -197,11 +197,11 @@ func (s *Store) SetIngestProgress(ctx context.Context, source string, run uuid.U
 }
 
 // Complete is up to when everything that a region's topics held is stored, and
-// the latest watermark that was ever written for it.
+// the watermark that is in force for it.
 type Complete struct {
 	Region    string
 	Until     time.Time
-	Watermark time.Time // 1970: none
+	Watermark time.Time // 1970: none, or taken back
 }
 
 // IngestComplete lists the regions that came through ingest.
