@@ -122,7 +122,10 @@ func (w *work) sendPort(instance uuid.UUID, cur *domain, p *port) {
 	}
 	begin, end := interval(p.Since, p.Until, wire.MaxInterval)
 	if begin >= end {
-		return
+		if !p.Gone {
+			return // the next reading makes it longer
+		}
+		begin = end - 1 // there is none: the bytes count, in as short a time as can be
 	}
 	r := wire.Port{Common: w.common(instance, cur, begin, end), PortUUID: answer.UUID, NetworkUUID: answer.Network, RxBytes: p.HeldRx, TxBytes: p.HeldTx}
 	w.add(TopicPort, r.AppendKey, r.Append)

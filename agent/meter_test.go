@@ -501,6 +501,35 @@ func TestABootOfTheMachine(t *testing.T) {
 		reload(b, false, after(600))
 		b.want(b.poll(after(600), vm(1, 400, 1700, 600, 4100)), "cpu 0-600 25.00, port 0-600 700/100, disk 0-600 100/200")
 	})
+	t.Run("what was held is sent though the clock is behind", func(t *testing.T) {
+		for until, want := range map[float64]string{60: "port 0-60 1000/500", 0: "port -0.001-0 1000/500"} {
+			b := newBench(t)
+			known := b.ports
+			b.ports = nil
+			b.poll(at(0), vm(1, 100, 0, 0, 4000))
+			b.poll(at(60), vm(1, 100, 1000, 500, 4000))
+			if until == 0 { // as an agent before this one left it
+				for _, d := range b.state.Domains {
+					d.Ports[0].Until = d.Ports[0].Since
+				}
+			}
+			reload(b, true, after(-3600))
+			b.ports = known
+			later := after(3600) // no domain comes back after so long
+			later.Since += 2 * time.Hour
+			first := b.poll(after(-3600))
+			if last := b.poll(later); until == 0 {
+				b.want(first, "")
+				b.want(last, want)
+			} else {
+				b.want(first, want)
+				b.want(last, "")
+			}
+			if len(b.state.Domains) != 0 {
+				t.Error("it is kept though nothing is held any more")
+			}
+		}
+	})
 	t.Run("with a clock that was set back meanwhile the next poll covers it", func(t *testing.T) {
 		b := newBench(t)
 		b.poll(at(0), vm(1, 100, 1000, 500, 4000))

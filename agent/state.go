@@ -114,12 +114,15 @@ func readState(data []byte, region, host string, local bool, now clock.Moment) (
 	}
 	s.BootID = now.BootID
 	s.Epoch = newEpoch(s.Epoch, now)
+	// Nothing was read after now: with a clock that is behind, all moves by what
+	// it is behind at least, so that what was held keeps its length.
+	wall := max(now.Wall.UnixMilli(), s.newest())
 	rebase := func(t *stamp) {
 		if *t == (stamp{}) {
 			return
 		}
 		// Across boots only the wall clock tells how long ago it was.
-		ago := max(0, now.Wall.UnixMilli()-t.Wall)
+		ago := wall - t.Wall
 		t.Since = int64(now.Since) - ago*int64(time.Millisecond)
 	}
 	rebase(&s.Polled)
@@ -138,6 +141,21 @@ func readState(data []byte, region, host string, local bool, now clock.Moment) (
 		}
 	}
 	return &s, nil
+}
+
+// newest is the wall clock's greatest stamp.
+func (s *state) newest() int64 {
+	newest := s.Polled.Wall
+	for _, d := range s.Domains {
+		newest = max(newest, d.Seen.Wall, d.Since.Wall)
+		for i := range d.Ports {
+			newest = max(newest, d.Ports[i].Since.Wall, d.Ports[i].Until.Wall)
+		}
+		for i := range d.Disks {
+			newest = max(newest, d.Disks[i].Since.Wall)
+		}
+	}
+	return newest
 }
 
 // Former is what a saved state says of a host that is metered no longer.
