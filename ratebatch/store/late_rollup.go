@@ -26,11 +26,13 @@ func judged(name string) string {
 // LateRollup says what became of the late samples of a window.
 type LateRollup struct {
 	From    time.Time    `json:"from"`
-	To      time.Time    `json:"to"`                // hours from here on are whole in the raw tier
-	Added   uint64       `json:"added"`             // the tiers have them now, by whichever run
-	Again   uint64       `json:"came_again"`        // were stored in time and came again: left out
-	Untold  uint64       `json:"cannot_be_told"`    // may have been stored in time: left out
-	Details []UntoldLate `json:"details,omitempty"` // of those, the first hundred
+	To      time.Time    `json:"to"`                  // hours from here on are whole in the raw tier
+	Added   uint64       `json:"added"`               // the tiers have them now, by whichever run
+	Partly  uint64       `json:"added_in_part"`       // they end after To: of them the tiers have what lies before
+	Rest    *time.Time   `json:"rest_from,omitempty"` // when the rest of those can be added; nil: Partly is 0, or never by itself
+	Again   uint64       `json:"came_again"`          // were stored in time and came again: left out
+	Untold  uint64       `json:"cannot_be_told"`      // may have been stored in time: left out
+	Details []UntoldLate `json:"details,omitempty"`   // of those, the first hundred
 }
 
 // UntoldLate are late samples of which nobody can tell whether they were stored
@@ -73,11 +75,17 @@ func (s *Store) RollupLate(ctx context.Context, from, to time.Time) (LateRollup,
 		return result, err
 	}
 	window := Params{"from": from, "to": to}
+	var last time.Time
 	err = s.each(WithParams(ctx, window), "late_verdicts", judged("late_verdicts"), func(rows driver.Rows) error {
-		return rows.Scan(&result.Added, &result.Again, &result.Untold)
+		return rows.Scan(&result.Added, &result.Partly, &last, &result.Again, &result.Untold)
 	})
 	if err != nil {
 		return result, err
+	}
+	if result.Partly > 0 {
+		if at := kept.frozenAt(now, last); !at.IsZero() {
+			result.Rest = &at
+		}
 	}
 	if result.Untold > 0 {
 		err := s.each(WithParams(ctx, window), "late_untold", judged("late_untold"), func(rows driver.Rows) error {

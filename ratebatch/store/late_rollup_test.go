@@ -136,6 +136,50 @@ func TestLateSamplesAreAddedOnce(t *testing.T) {
 	}
 }
 
+// A late sample that reaches into hours that the raw tier still has whole is
+// added in part; the rest is when those have become old.
+func TestALateSampleAcrossTheRawCutoffIsAddedInPart(t *testing.T) {
+	s := storetest.Open(t)
+	now := time.Now().UTC()
+	begin := now.Truncate(time.Hour).Add(-70 * time.Hour)
+	w := everyMinute("a", 1, begin, 0, 1)
+	for _, x := range []*store.Sample{&w.Ports[0].Sample, &w.Instances[0].Sample, &w.Disks[0].Sample} {
+		x.Begin, x.At = begin, begin.Add(30*time.Hour+10*time.Minute)
+	}
+	whole := everyMinute("a", 1, begin, 10, 11)
+	retain := func(raw time.Duration) {
+		t.Helper()
+		keep := store.Retention{Raw: raw, FiveMin: storetest.Forever.FiveMin, Hourly: storetest.Forever.Hourly}
+		if _, err := s.Migrate(t.Context(), store.MigrateOptions{Retention: keep, SetRetention: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	retain(54 * time.Hour)
+	want := plus(w, whole)
+	insertLate(t, s, want)
+	rest := begin.Add(31*time.Hour - time.Hour + 54*time.Hour)
+	got, err := s.RollupLate(t.Context(), begin, time.Time{})
+	if err != nil || got.Added != 3 || got.Partly != 3 || got.Rest == nil || !got.Rest.Equal(rest) {
+		t.Errorf("%+v, %v; want 3 whole and 3 in part, the rest from %s on", got, err, rest)
+	}
+	var bytes uint64
+	if err := s.Conn().QueryRow(t.Context(), "SELECT sum(rx_bytes) FROM port_volume_hourly FINAL WHERE region = 'r'").Scan(&bytes); err != nil || bytes >= 7+10_007 || bytes < 10_007 {
+		t.Errorf("%d bytes are in the tier (%v), want those of one sample and a part of the other's", bytes, err)
+	}
+	// A window that the operator ends early is told so too.
+	if got, err = s.RollupLate(t.Context(), begin, begin.Add(2*time.Hour)); err != nil || got.Partly != 3 || got.Rest == nil || got.Rest.Before(rest) {
+		t.Errorf("of two hours: %+v, %v; want the rest from %s on", got, err, rest)
+	}
+	// The hours have become old.
+	retain(30 * time.Hour)
+	for range 2 {
+		if got, err = s.RollupLate(t.Context(), begin, time.Time{}); err != nil || got.Added != 6 || got.Partly != 0 || got.Rest != nil {
+			t.Errorf("later: %+v, %v; want all added", got, err)
+		}
+		want.Compare(t, s, "r")
+	}
+}
+
 // A host's sequences run across all its resources and kinds. A late sample whose
 // sequence lies between those that were stored is added if it never was: here
 // every third minute, and one instance of the host's two.

@@ -99,6 +99,20 @@ func (k Kept) FirstWholeHour(now time.Time) time.Time {
 	return first
 }
 
+// frozenAt is when FirstWholeHour reaches the end of the hour that a moment lies
+// in or ends: late samples of that hour can be added from then on. It is now or
+// later; zero if it never does.
+func (k Kept) frozenAt(now, moment time.Time) time.Time {
+	end := moment.UTC().Add(time.Hour - 1).Truncate(time.Hour)
+	switch {
+	case !end.After(k.FirstWholeHour(now)):
+		return now.UTC()
+	case k.Keep == 0:
+		return time.Time{}
+	}
+	return end.Add(k.Keep - time.Hour)
+}
+
 // LateBefore is the hour before which samples are late when they are stored:
 // the tiers leave it alone, or will before they have taken up what is written
 // now; an hour is time enough for that.

@@ -38,6 +38,10 @@ their host in that hour; of any producer, those of hours of which no version of
 ratebatch noted what was stored. They stay listed, and the command counts them by
 host and hour. 'rate' then finds late usage.
 
+A late sample that reaches beyond the older buckets, or beyond --to, is added in
+part: the hours that the raw tier still has whole follow once they have become
+old. The command then says from when on, and ends with 75: run it again then.
+
 ` + exitCodesHelp,
 		Example: `  ratebatch rollup --from 2026-11-01
   ratebatch rollup --from 2026-11-28T06:00:00Z --to 2026-11-29 --dry-run`,
@@ -105,7 +109,7 @@ func (p *program) rollup(ctx context.Context, job *rollup.Job, dryRun bool) erro
 	if err != nil {
 		return err
 	}
-	return p.print(result, func() {
+	err = p.print(result, func() {
 		fmt.Fprintf(p.stdout, "rolled up %s\n", ratebatch.Period{Begin: result.From, End: result.To})
 		if !result.Before.IsZero() {
 			fmt.Fprintf(p.stdout, "buckets before %s were left alone: the raw tier may have lost samples of them\n", result.Before.Format(time.RFC3339))
@@ -115,6 +119,24 @@ func (p *program) rollup(ctx context.Context, job *rollup.Job, dryRun bool) erro
 			p.printLate(result.Late)
 		}
 	})
+	if err != nil || result.Late == nil {
+		return err
+	}
+	return lateInPart(result.Late)
+}
+
+// lateInPart is the error of a rollup that could add late samples only in part:
+// what it did stays, and the rest is owed.
+func lateInPart(late *store.LateRollup) error {
+	if late.Partly == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%d late samples reach beyond %s and were added up to there only", late.Partly, late.To.Format(time.RFC3339))
+	again := fmt.Sprintf("'ratebatch rollup --from %s --include-late'", late.From.Format(time.RFC3339))
+	if late.Rest == nil {
+		return &ratebatch.HaltError{Err: err, Hint: "raw samples are kept for ever, so the tiers never take the rest from late ones: set a retention with 'ratebatch migrate --retention raw=54h', then run " + again}
+	}
+	return &ratebatch.TryAgainError{Err: err, Hint: fmt.Sprintf("the rest can be added from %s on: run %s then", late.Rest.Truncate(time.Second).Format(time.RFC3339), again)}
 }
 
 func (p *program) printLate(late *store.LateRollup) {
@@ -122,7 +144,7 @@ func (p *program) printLate(late *store.LateRollup) {
 		fmt.Fprintln(p.stdout, "late samples: the raw tier has all hours of the window whole, so there are none")
 		return
 	}
-	fmt.Fprintf(p.stdout, "late samples of %s: the tiers have %d of them now; %d came again and were left out\n", ratebatch.Period{Begin: late.From, End: late.To}, late.Added, late.Again)
+	fmt.Fprintf(p.stdout, "late samples of %s: the tiers have %d of them now, and %d more in part; %d came again and were left out\n", ratebatch.Period{Begin: late.From, End: late.To}, late.Added, late.Partly, late.Again)
 	if late.Untold == 0 {
 		return
 	}
