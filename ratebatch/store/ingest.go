@@ -90,14 +90,15 @@ func (s *Store) CountIngested(ctx context.Context) error {
 	if oldest.IsZero() {
 		oldest = time.Unix(0, 0).UTC()
 	}
-	// The sequences first: the count's moment is what the next time starts from.
+	// The sequences first, and the count's moment from before them: the next time
+	// starts from it, and what arrives in between must not be passed over by any.
 	if err := s.Exec(ctx, "count_sequences", Params{"since": since}); err != nil {
 		return err
 	}
 	if err := s.countRanges(ctx, since); err != nil {
 		return err
 	}
-	return s.Exec(ctx, "count_ingested", Params{"since": since, "oldest": oldest, "to": now.UTC().Truncate(time.Hour)})
+	return s.Exec(ctx, "count_ingested", Params{"since": since, "counted_at": now, "oldest": oldest, "to": now.UTC().Truncate(time.Hour)})
 }
 
 const (

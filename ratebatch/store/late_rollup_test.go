@@ -136,6 +136,37 @@ func TestLateSamplesAreAddedOnce(t *testing.T) {
 	}
 }
 
+// What arrived is noted also when a rollup counted late samples after it came.
+func TestACountOfLateSamplesHidesNoArrivals(t *testing.T) {
+	s := storetest.Open(t)
+	var before, counted, noted time.Time
+	if err := s.Conn().Exec(t.Context(), "CREATE MATERIALIZED VIEW sequences_noted ENGINE = Memory AS SELECT now64(6, 'UTC') AS at FROM ingest_sequences"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Conn().QueryRow(t.Context(), "SELECT now64(6, 'UTC')").Scan(&before); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Conn().Exec(t.Context(), "INSERT INTO ingest_counts (kind, region, hour, samples, counted_at) SELECT 'late_port', 'r', toStartOfHour(now()), 1, now64(6) + INTERVAL 10 MINUTE"); err != nil {
+		t.Fatal(err)
+	}
+	w := everyMinute("a", 1, before.Truncate(time.Hour).Add(-3*time.Hour), 0, 3)
+	w.Insert(t, s)
+	if err := s.CountIngested(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var last uint64
+	if err := s.Conn().QueryRow(t.Context(), "SELECT max(last) FROM ingest_ranges WHERE region = 'r'").Scan(&last); err != nil || last != w.Disks[2].Sequence {
+		t.Errorf("stored sequences are noted up to %d (%v), want %d", last, err, w.Disks[2].Sequence)
+	}
+	// The next count starts from when this one began, before any of its statements.
+	if err := s.Conn().QueryRow(t.Context(), "SELECT max(counted_at), (SELECT min(at) FROM sequences_noted) FROM ingest_counts WHERE kind = 'port'").Scan(&counted, &noted); err != nil {
+		t.Fatal(err)
+	}
+	if counted.After(noted) || counted.Before(before) {
+		t.Errorf("counted at %s, want before %s, when its first statement ran", counted, noted)
+	}
+}
+
 // A late sample that reaches into hours that the raw tier still has whole is
 // added in part; the rest is when those have become old.
 func TestALateSampleAcrossTheRawCutoffIsAddedInPart(t *testing.T) {

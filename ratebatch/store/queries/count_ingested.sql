@@ -2,12 +2,14 @@
 -- purpose: Counts the distinct samples and adds up their bytes per kind, region and hour, for the closed hours that a sample
 --          reached since the last count: what stays when raw samples expire.
 -- params:  since DateTime('UTC')          the last count, less some minutes; 1970: count everything
+--          counted_at DateTime64(6, 'UTC') the server's time when the count began
 --          oldest, to DateTime('UTC')     hours that begin in [oldest, to): the raw tier keeps them whole, and they are closed
 -- reads:   the raw samples of the touched hours, FINAL; ingest_counts
 -- why:     counts are made from distinct samples each time and never added up, so repeats cannot disturb them. A sample
 --          counts in the hour it ends in; its bytes are split over hours as the tiers do (see tier_port), so sums compare
 --          with the hourly tier to the byte. An hour with fewer samples than were counted before has lost some: its row stays.
---          The moment is the statement's begin: what arrives while it runs is looked at next time.
+--          The moment is the begin of the whole count, of which this is the last statement: what arrives while it runs is
+--          looked at next time, by all of them.
 INSERT INTO ingest_counts (kind, region, hour, samples, sums, counted_at)
 WITH
     (v, lo, hi, begin_ms, length) -> if(length = 0, toUInt256(v),
@@ -44,7 +46,7 @@ WITH
               FROM disk_samples FINAL WHERE ts > first AND (begin < {to:DateTime('UTC')} OR ts <= {to:DateTime('UTC')}))
         WHERE (kind, slot) IN touched
         GROUP BY region, slot)
-SELECT c.kind, c.region, c.hour, c.samples, c.sums, now64(6)
+SELECT c.kind, c.region, c.hour, c.samples, c.sums, {counted_at:DateTime64(6, 'UTC')}
 FROM (
     SELECT kind, region, toDateTime(slot * 3600, 'UTC') AS hour, toUInt64(n) AS samples,
            CAST(multiIf(kind = 'port', map('rx_bytes', reinterpret(toInt128(x), 'Decimal(38, 0)'), 'tx_bytes', reinterpret(toInt128(y), 'Decimal(38, 0)')),
