@@ -70,7 +70,11 @@ func (b *batch) reset() {
 // token names what a batch holds, for one table. The same offsets of the same
 // topic give the same token, so an insert that is repeated because its answer
 // was lost is dropped. A topic that was made anew has other records at the same
-// offsets: by its name alone they would be dropped too.
+// offsets: by its name alone they would be dropped too. And a batch that is
+// made again later from the same offsets may divide its samples otherwise, since
+// late and early are judged by the date: what moved to another table would be
+// dropped with the rest. The earlier the date, the more are too early, so their
+// number says which. Rows that are in a table twice then, readers drop.
 func (b *batch) token(table string) string {
 	places := make([]place, 0, len(b.spans))
 	for p := range b.spans {
@@ -78,7 +82,7 @@ func (b *batch) token(table string) string {
 	}
 	slices.SortFunc(places, comparePlaces)
 	h := sha256.New()
-	fmt.Fprintln(h, table)
+	fmt.Fprintln(h, table, b.cutoff.Unix(), len(b.rejected))
 	for _, p := range places {
 		fmt.Fprintln(h, p.topic, b.ids[p.topic], p.partition, b.spans[p].first, b.spans[p].next)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/ratebatch/ratebatch/agent/wire"
 	"github.com/ratebatch/ratebatch/fixtures/simulate"
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
 
 func someRecords(tb testing.TB, instances int) []*kgo.Record {
@@ -90,6 +91,59 @@ func TestABatchThatDoesNotFollowWhatIsStoredIsNotCommitted(t *testing.T) {
 	}
 	if s.flying != nil || a.stored != 10 {
 		t.Errorf("it is being written all the same; stored %d", a.stored)
+	}
+}
+
+// A batch that is made again when the cutoff has moved on lists the samples that
+// have become late meanwhile, and each once for who reads.
+func TestABatchThatIsRepeatedAfterTheCutoffMovedLosesNoSample(t *testing.T) {
+	s := storetest.Open(t)
+	records := someRecords(t, 4) // of twelve minutes, an hour ago
+	d := newDecoder(wire.DefaultTopics())
+	try := func(cutoff, now time.Time) (b *batch) {
+		t.Helper()
+		b = newBatch(nil)
+		b.cutoff, b.now = cutoff, now
+		for _, r := range records {
+			d.add(b, r)
+		}
+		if err := s.InsertLate(t.Context(), b.late, b.token("late_samples")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SendPorts(t.Context(), b.ports, b.token("port_samples")); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	count := func(from string) (n int) {
+		t.Helper()
+		var got uint64
+		if err := s.Conn().QueryRow(t.Context(), "SELECT count() FROM "+from).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		return int(got)
+	}
+	now := time.Now()
+	first, second := now.Add(-56*time.Minute), now.Add(-53*time.Minute)
+	before, after := try(first, now), try(second, now)
+	if len(before.late) == 0 || len(after.late) <= len(before.late) || len(after.late) == len(records) {
+		t.Fatalf("%d late before and %d after, of %d", len(before.late), len(after.late), len(records))
+	}
+	if n := count("late_samples FINAL"); n != len(after.late) {
+		t.Errorf("%d late samples are listed, want %d", n, len(after.late))
+	}
+	rows := count("late_samples")
+	try(second, now)
+	if n := count("late_samples"); n != rows {
+		t.Errorf("%d rows after a repetition by the same cutoff, want %d", n, rows)
+	}
+	// A host's clock was a day ahead of ours, and ours has followed.
+	s = storetest.Fresh(t)
+	if early := try(time.Time{}, now.Add(-maxAhead-54*time.Minute)); len(early.rejected) == 0 || len(early.rejected) == len(records) {
+		t.Fatalf("%d of %d records are too early", len(early.rejected), len(records))
+	}
+	if b := try(time.Time{}, now); count("port_samples FINAL") != b.ports.Rows() {
+		t.Errorf("%d port samples are stored, want %d", count("port_samples FINAL"), b.ports.Rows())
 	}
 }
 
