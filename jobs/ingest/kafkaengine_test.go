@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -80,9 +81,20 @@ func TestTheKafkaEngineFillsTheSameTables(t *testing.T) {
 	if n := p.number("SELECT count() FROM system.tables WHERE database = currentDatabase() AND name LIKE '%\\_mv' AND comment LIKE 'ratebatch %' AND name LIKE '%\\_stats\\_%' OR name = 'instance_late_mv' AND comment = 'another version'"); n != 6 {
 		t.Errorf("%d views say that their text is this version's, want those of the consumers and of samples", n)
 	}
-	p.produce(&kgo.Record{Topic: p.topics.Instance, Key: []byte("k"), Value: []byte("{" + common + "}")})
-	p.until("the late sample is listed", func() bool { return p.number("SELECT count() FROM late_samples WHERE region = 'late'") == 1 })
+	own, _, _ := strings.Cut(common, `, "cpu_pct"`)
+	p.produce(&kgo.Record{Topic: p.topics.Instance, Key: []byte("k"), Value: []byte("{" + common + "}")},
+		&kgo.Record{Topic: p.topics.Port, Key: []byte("k"), Value: []byte("{" + own + `, "port_uuid": "ABCDEF01-2222-4222-8222-222222222222", "network_uuid": "33333333-3333-4333-8333-333333333333", "rx_bytes": 1, "tx_bytes": 2}`)},
+		&kgo.Record{Topic: p.topics.Disk, Key: []byte("k"), Value: []byte("{" + own + `, "device": "vda ü", "read_bytes": 1, "write_bytes": 2, "read_requests": 1, "write_requests": 1, "capacity_bytes": 1, "allocation_bytes": 1, "physical_bytes": 1}`)})
+	p.until("the late samples are listed", func() bool { return p.number("SELECT count() FROM late_samples WHERE region = 'late'") == 3 })
 	if n := p.number("SELECT count() FROM instance_samples WHERE region = 'late'"); n != 0 {
 		t.Errorf("%d samples were written where they expire at once", n)
+	}
+	// Whoever changes to ingest, and reads the topics once more, has each once.
+	p.options.Group += "-ingest"
+	if result := p.drain(); result.Late != 3 {
+		t.Errorf("ingest listed %d late samples of the same topics, want 3", result.Late)
+	}
+	if n := p.number("SELECT count() FROM late_samples FINAL WHERE region = 'late'"); n != 3 {
+		t.Errorf("%d late samples after both listed them, want 3", n)
 	}
 }

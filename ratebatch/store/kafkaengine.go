@@ -89,7 +89,7 @@ func (o KafkaEngine) Statements() ([]string, error) {
 		return "NOT match(JSONExtractString(record, '" + name + "'), '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$'), 'field \"" + name + "\": is not a UUID',\n                   "
 	}
 	port, instance, disk := common, common, common
-	port.Kind, port.Topic, port.Resource = "port", o.Port, "JSONExtractString(record, 'port_uuid')"
+	port.Kind, port.Topic, port.Resource = "port", o.Port, "unhex(replaceAll(JSONExtractString(record, 'port_uuid'), '-', ''))"
 	port.Required = []string{"port_uuid", "network_uuid", "rx_bytes", "tx_bytes"}
 	port.Numbers, port.Nullable, port.Texts = list("vcpus", "rx_bytes", "tx_bytes"), list(), list(append(texts, "port_uuid", "network_uuid")...)
 	port.Columns = "port_uuid, network_uuid, rx_bytes, tx_bytes"
