@@ -1,9 +1,11 @@
 package exporter
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -69,11 +71,48 @@ func (e *export) sameBytes(ctx context.Context, f File) (bool, error) {
 	return hex.EncodeToString(sum.Sum(nil)) == f.SHA256, nil
 }
 
+// errOvertaken says that another export published to the place meanwhile.
+var errOvertaken = errors.New("another export published to the same place meanwhile")
+
+// notOvertaken looks, right before text becomes the manifest, whether the one
+// that the attempt began with is still there: an export that took long would
+// put an open month over its closed one, or drop an append delivery that
+// readers took. That the text itself is there already does no harm.
+//
+// Stores that can make a write depend on what is there (If-Match) would close
+// the moment between this look and the write; it is not used, since old stores
+// ignore the header, which nobody would notice, or refuse it, and a folder has
+// nothing like it. Append deliveries, where the moment costs most, have the
+// lease on top.
+func (e *export) notOvertaken(ctx context.Context, text []byte) error {
+	if e.Held != nil {
+		held, err := e.Held(ctx)
+		if err != nil {
+			return err
+		}
+		if !held { // starting again would be without a lease as well
+			return &ratebatch.TryAgainError{Err: fmt.Errorf("another export took over the lease of %s", e.Bucket.Location()),
+				Hint: "this one was stopped for too long; nothing was published, run the same command again"}
+		}
+	}
+	_, now, err := ReadManifest(ctx, e.Bucket, e.folder)
+	if err != nil && !errors.Is(err, bucket.ErrNotExist) {
+		return err
+	}
+	if (now == nil) == (e.found == nil) && bytes.Equal(now, e.found) || now != nil && bytes.Equal(now, text) {
+		return nil
+	}
+	return fmt.Errorf("%s/%s: %w", e.Bucket.Location(), e.folder+ManifestName, errOvertaken)
+}
+
 // publish writes the manifest, which makes the delivery the current one, and
 // notes it in ClickHouse.
 func (e *export) publish(ctx context.Context, m *Manifest) error {
 	text, err := m.encode()
 	if err != nil {
+		return err
+	}
+	if err := e.notOvertaken(ctx, text); err != nil {
 		return err
 	}
 	if e.SignKey != nil {

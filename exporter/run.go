@@ -57,6 +57,8 @@ type Input struct {
 	// scopes without commits.
 	Expected func(ctx context.Context, month ratebatch.Month) ([]store.DueWindow, error)
 	DryRun   bool // say what would be written and stop
+	// Held says whether the lease of the place is still this run's; nil: it needs none.
+	Held func(ctx context.Context) (bool, error)
 
 	FocusVersion string             // one of FocusVersions; empty: 1.2
 	Operator     string             // who runs the cloud, for FOCUS; empty: "Cloud operator"
@@ -100,7 +102,7 @@ type Result struct {
 }
 
 // attempts bounds how often an export starts again because commits changed
-// while it read.
+// while it read, or another export published to the same place.
 const attempts = 3
 
 // Run exports one dataset of one month. It writes nothing if the current
@@ -113,10 +115,13 @@ func Run(ctx context.Context, in Input) (Result, error) {
 		e := &export{Input: in, folder: Folder(in.Dataset, in.Month.Format("2006-01"))}
 		result, err := e.run(ctx)
 		var mismatch *mismatchError
-		if !errors.As(err, &mismatch) {
-			return result, err
+		changed, looking := errors.Is(err, errOvertaken), error(nil)
+		if !changed {
+			if !errors.As(err, &mismatch) {
+				return result, err
+			}
+			changed, looking = e.changed(ctx)
 		}
-		changed, looking := e.changed(ctx)
 		switch {
 		case looking != nil:
 			return result, errors.Join(err, looking)
@@ -124,10 +129,10 @@ func Run(ctx context.Context, in Input) (Result, error) {
 			return result, &ratebatch.HaltError{Scope: mismatch.scope, Period: mismatch.period, Err: errors.New(mismatch.detail),
 				Hint: "nothing was published; look with 'ratebatch reconcile', then rate the period again with 'ratebatch reprocess'"}
 		case try == attempts:
-			return result, &ratebatch.TryAgainError{Err: fmt.Errorf("the commits changed during each of %d attempts: %w", attempts, err),
+			return result, &ratebatch.TryAgainError{Err: fmt.Errorf("the commits or the place changed during each of %d attempts: %w", attempts, err),
 				Hint: "nothing was published, run the same command again"}
 		}
-		in.Log.Info("the commits changed while the export read them, starting again", "attempt", try)
+		in.Log.Info("the commits or the place changed meanwhile, starting again", "attempt", try, "cause", err)
 	}
 }
 
@@ -233,7 +238,8 @@ type export struct {
 	closed  bool
 	stream  bool // to a pipe
 
-	base *Manifest // of the append delivery before
+	found []byte    // the manifest's text when the attempt began; nil: there was none
+	base  *Manifest // of the append delivery before
 
 	history       history
 	passed        map[monthMoment]bool // by passedOver
@@ -244,11 +250,14 @@ type export struct {
 }
 
 func (e *export) run(ctx context.Context) (Result, error) {
-	if err := e.plan(ctx); err != nil {
-		return Result{}, err
-	}
+	// Before the commits and closes: what others publish from here on is found by
+	// notOvertaken, and what stands here was planned earlier than this is.
 	current, text, err := ReadManifest(ctx, e.Bucket, e.folder)
 	if err != nil && !errors.Is(err, bucket.ErrNotExist) {
+		return Result{}, err
+	}
+	e.found = text
+	if err := e.plan(ctx); err != nil {
 		return Result{}, err
 	}
 	if current != nil && current.Mechanism != e.Mechanism {

@@ -51,6 +51,8 @@ type Job struct {
 	Progress func(rows uint64)
 	// Expected says which scopes have to be rated in the month; see exporter.Input.
 	Expected func(ctx context.Context, month ratebatch.Month) ([]store.DueWindow, error)
+	// Held says whether the place's lease is still this run's; nil: it needs none.
+	Held func(ctx context.Context) (bool, error)
 }
 
 // Plan says, per dataset, what a run would deliver. It writes nothing.
@@ -69,7 +71,7 @@ func (j *Job) each(ctx context.Context, run uuid.UUID, dry bool) ([]exporter.Res
 	for _, dataset := range j.Options.Datasets {
 		o := j.Options
 		result, err := exporter.Run(ctx, exporter.Input{
-			Store: j.Store, Bucket: j.Bucket, Dataset: dataset, Format: o.Format, Month: o.Month, Calendar: o.Calendar, Mechanism: o.Mechanism, Partition: o.Partition, Partial: o.Partial, DryRun: dry, Expected: j.Expected,
+			Store: j.Store, Bucket: j.Bucket, Dataset: dataset, Format: o.Format, Month: o.Month, Calendar: o.Calendar, Mechanism: o.Mechanism, Partition: o.Partition, Partial: o.Partial, DryRun: dry, Expected: j.Expected, Held: j.Held,
 			Now: o.Now, Grace: o.Grace, Workers: o.Workers, Version: o.Version, FocusVersion: o.FocusVersion, Operator: o.Operator, RoundTo: o.RoundTo, SignKey: o.SignKey,
 			RunID: run, Log: j.Log, Progress: j.Progress,
 		})

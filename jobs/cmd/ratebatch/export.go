@@ -350,7 +350,8 @@ func (p *program) export(ctx context.Context, job *export.Job, dryRun bool) erro
 }
 
 // runExport does one export and notes it in the run log. A complete export
-// takes no lease: two of the same state write the same bytes. Two append exports
+// takes no lease: two of the same state write the same bytes, and of two states
+// the one that finds the other's manifest starts again. Two append exports
 // to one place would both go on from the same delivery, and a reader could take
 // in the one that does not stay, so they take turns.
 func (p *program) runExport(ctx context.Context, job *export.Job, dryRun bool) (_ []exporter.Result, err error) {
@@ -382,6 +383,7 @@ func (p *program) runExport(ctx context.Context, job *export.Job, dryRun bool) (
 				p.log.WarnContext(ctx, "release the lease", "error", err)
 			}
 		}()
+		job.Held = lease.Held
 	}
 	// An export's live memory is small and its garbage plenty: collecting twice
 	// as often keeps the peak below 300 MB and costs some percent of time.
