@@ -72,7 +72,7 @@ func (e *export) appendTo(ctx context.Context, current *Manifest, text []byte) (
 	if current != nil && state.Now.Digest == before.CommitDigest && state.Now.Commits == before.Commits && e.window.Closed == before.Close && len(differences) == 0 {
 		return e.unchanged(ctx, current, text)
 	}
-	next := Increment{Sequence: before.Sequence + 1, Delivery: e.appendName(before), AsOf: e.window.AsOf, Close: e.window.Closed,
+	next := Increment{Sequence: before.Sequence + 1, Delivery: e.appendName(before, state, differences), AsOf: e.window.AsOf, Close: e.window.Closed,
 		Commits: state.Now.Commits, CommitDigest: state.Now.Digest, NewPeriods: state.New.Commits, Adjusted: state.Changed}
 	if e.DryRun {
 		return Result{Dataset: e.Dataset, Format: e.Format, Month: e.Month.Format("2006-01"), Delivery: next.Delivery, Mechanism: Append, Location: e.Bucket.Location(),
@@ -90,10 +90,31 @@ func (e *export) appendTo(ctx context.Context, current *Manifest, text []byte) (
 	} else if changed {
 		return Result{}, &mismatchError{period: month, detail: "the commits changed while the delivery was written"}
 	}
+	if err := e.removeStrays(ctx, m); err != nil {
+		return Result{}, err
+	}
 	if err := e.publish(ctx, m); err != nil {
 		return Result{}, err
 	}
 	return e.result(m), e.sweep(ctx, m)
+}
+
+// removeStrays removes what lies in the new delivery's folder and is not its
+// own, before readers are told to take the folder. Not before it is written: one
+// that took over meanwhile may have published the same state under this name,
+// and all its files are among those of m.
+func (e *export) removeStrays(ctx context.Context, m *Manifest) error {
+	strays, err := unlisted(ctx, e.Bucket, e.folder, m, e.prefix)
+	if err != nil {
+		return err
+	}
+	for _, path := range strays {
+		e.Log.Warn("removing a file that is not the delivery's", "file", e.folder+path)
+		if err := e.Bucket.Delete(ctx, e.folder+path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sameForm refuses to go on in another form than that of the deliveries before,
@@ -119,11 +140,18 @@ func (e *export) sameForm(ctx context.Context, current *Manifest) error {
 	return err
 }
 
-// appendName names an append delivery by the one before it and the state that
-// it leads to: the same way of states has the same names, and the same bytes.
-func (e *export) appendName(before Increment) string {
+// appendName names an append delivery by the one before it, the states that it
+// leads from and to, and what it adjusts: the same way of states has the same
+// names and the same bytes, and what a killed attempt left of another way is in
+// another folder.
+func (e *export) appendName(before Increment, state store.AppendState, differences []difference) string {
 	h := sha256.New()
-	for _, part := range []string{"append", before.Delivery, strconv.Itoa(before.Sequence), e.delivery()} {
+	parts := []string{"append", before.Delivery, strconv.Itoa(before.Sequence), e.delivery(), // of the new periods, the close and the corrections
+		strconv.FormatUint(state.Now.Commits, 10), state.Now.Digest, state.Then.Digest}
+	for _, d := range differences {
+		parts = append(parts, d.window.Month.Format("2006-01"), fmt.Sprint(d.own, d.totals))
+	}
+	for _, part := range parts {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16]

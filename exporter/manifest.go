@@ -121,6 +121,18 @@ type File struct {
 	SHA256    string            `json:"sha256"`
 }
 
+// deliveries are the names of all deliveries whose files the manifest lists.
+func (m *Manifest) deliveries() []string {
+	if len(m.Increments) == 0 {
+		return []string{m.Delivery}
+	}
+	var names []string
+	for _, i := range m.Increments {
+		names = append(names, i.Delivery)
+	}
+	return names
+}
+
 // Folder is where the deliveries of a dataset and month are.
 func Folder(dataset, month string) string {
 	return "v1/dataset=" + dataset + "/month=" + month + "/"

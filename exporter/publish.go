@@ -174,9 +174,9 @@ func (e *export) sweep(ctx context.Context, m *Manifest) error {
 			e.Log.Warn("clean up after killed exports", "error", err)
 		}
 	}
-	keep := map[string]bool{"delivery=" + m.Delivery: true}
-	for _, i := range m.Increments {
-		keep["delivery="+i.Delivery] = true
+	keep := map[string]bool{}
+	for _, delivery := range m.deliveries() {
+		keep["delivery="+delivery] = true
 	}
 	newest := map[string]time.Time{}
 	files := map[string][]string{}

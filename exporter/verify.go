@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -36,6 +37,10 @@ type Verified struct {
 // Verify checks every current delivery below a bucket against its manifest: the
 // signature if a key is given, each file's size and checksum, and for Parquet
 // also the rows, the columns and the sums of money. It needs no ClickHouse.
+//
+// A file in a delivery's folder that the manifest does not list is a problem and
+// no warning: Spark, DuckDB and external tables are pointed at the folder, and
+// would count it.
 func Verify(ctx context.Context, b bucket.Bucket, key ed25519.PublicKey) ([]Verified, error) {
 	var out []Verified
 	for object, err := range b.List(ctx, "v1/") {
@@ -87,6 +92,15 @@ func VerifyDelivery(ctx context.Context, b bucket.Bucket, folder string, key ed2
 		v.Rows += f.Rows
 		v.Bytes += f.Bytes
 	}
+	for _, delivery := range m.deliveries() {
+		strays, err := unlisted(ctx, b, folder, m, "delivery="+delivery+"/")
+		if err != nil {
+			return v, err
+		}
+		for _, stray := range strays {
+			problem("%s: the manifest does not list it, and a reader of the whole folder would count it: move it away", stray)
+		}
+	}
 	if v.Rows != m.Rows {
 		problem("the files have %d rows, the manifest %d", v.Rows, m.Rows)
 	}
@@ -108,6 +122,26 @@ func VerifyDelivery(ctx context.Context, b bucket.Bucket, folder string, key ed2
 		}
 	}
 	return v, nil
+}
+
+// unlisted are the files below a prefix of the manifest's folder that it does not
+// name, but those that readers of whole folders skip, such as Spark's _SUCCESS.
+func unlisted(ctx context.Context, b bucket.Bucket, folder string, m *Manifest, prefix string) ([]string, error) {
+	listed := map[string]bool{}
+	for _, f := range m.Files {
+		listed[f.Path] = true
+	}
+	var out []string
+	for object, err := range b.List(ctx, folder+prefix) {
+		if err != nil {
+			return nil, err
+		}
+		name := strings.TrimPrefix(object.Name, folder)
+		if base := path.Base(name); !listed[name] && base[0] != '_' && base[0] != '.' {
+			out = append(out, name)
+		}
+	}
+	return out, nil
 }
 
 func verifySignature(ctx context.Context, b bucket.Bucket, folder string, key ed25519.PublicKey, text []byte) error {
