@@ -263,6 +263,9 @@ func (e *export) statementCorrections(ctx context.Context) (map[string]map[state
 			if more, err = reader.next(t); err == nil && more {
 				sink := statementSink{}
 				for row := range t.rows {
+					if text(t, outBucket, row) != "" {
+						continue // usage without a price is on no statement
+					}
 					scope := text(t, outScope, row)
 					if all[scope] == nil {
 						all[scope] = map[statementKey]*sums{}
