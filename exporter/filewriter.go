@@ -19,26 +19,30 @@ type fileWriter struct {
 	sum    hash.Hash
 	file   File
 	err    error // of the first write that failed
-
-	endLater *func() error // of a stream: where to put what ends it
+	stream bool  // goes on with the next file; its end mark comes later
 }
 
 func (e *export) create(ctx context.Context, path string, schema Schema, partition map[string]string) (*fileWriter, error) {
+	one, stream := e.Bucket.(*streamBucket)
+	if stream && one.out != nil { // files of a stream are written one after the other
+		one.out.file = File{Path: path, Partition: partition}
+		return one.out, nil
+	}
 	object, err := e.Bucket.Create(ctx, e.folder+path)
 	if err != nil {
 		return nil, err
 	}
-	w := &fileWriter{object: object, sum: sha256.New(), file: File{Path: path, Partition: partition}}
+	w := &fileWriter{object: object, sum: sha256.New(), stream: stream, file: File{Path: path, Partition: partition}}
 	format := e.Format
-	if e.stream {
+	if stream {
 		format = ArrowStream
 	}
 	w.format, err = newFormatWriter(format, w, schema)
 	if err := w.failed(err); err != nil {
 		return nil, errors.Join(err, object.Abort())
 	}
-	if stream, ok := e.Bucket.(*streamBucket); ok {
-		w.endLater = &stream.last
+	if stream {
+		one.out = w
 	}
 	return w, nil
 }
@@ -80,9 +84,9 @@ func (w *fileWriter) write(t *table) error {
 }
 
 func (w *fileWriter) commit() (*File, error) {
-	if w.endLater != nil {
-		*w.endLater = func() error { return w.failed(w.format.Close()) }
-		return &w.file, nil
+	if w.stream {
+		file := w.file
+		return &file, w.failed(nil)
 	}
 	if err := w.failed(w.format.Close()); err != nil {
 		return nil, err

@@ -34,11 +34,13 @@ func Stream(ctx context.Context, in Input, w io.Writer) (Result, error) {
 	return e.result(m), one.end()
 }
 
-// streamBucket is a place for one file that is written as it comes.
+// streamBucket is a place for one stream that is written as it comes: what would
+// be several files, such as the lines and their corrections, follow each other in
+// it, with one schema before and one end mark behind them all.
 type streamBucket struct {
 	bucket.Bucket // nil: nothing but Create and Location is called
 	w             io.Writer
-	last          func() error
+	out           *fileWriter // of all files, one after the other; nil: none was begun
 }
 
 func (b *streamBucket) Location() string { return "-" }
@@ -49,10 +51,10 @@ func (b *streamBucket) Create(context.Context, string) (bucket.Writer, error) {
 
 // end writes the end mark, after the check of all commits.
 func (b *streamBucket) end() error {
-	if b.last == nil {
+	if b.out == nil {
 		return nil
 	}
-	return b.last()
+	return b.out.failed(b.out.format.Close())
 }
 
 type streamWriter struct{ io.Writer }
