@@ -3,6 +3,7 @@ package exporter
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -155,12 +156,40 @@ func (e *export) unchanged(ctx context.Context, current *Manifest, text []byte) 
 	if err != nil {
 		return Result{}, err
 	}
+	if err := e.signAgain(ctx, text); err != nil {
+		return Result{}, err
+	}
 	if sum := sha256.Sum256(text); recorded != hex.EncodeToString(sum[:]) {
 		if err := e.record(ctx, current, text); err != nil {
 			return Result{}, err
 		}
 	}
 	return result, e.sweep(ctx, current)
+}
+
+// signAgain signs the manifest that stands where a key is given and the signature
+// beside it is not the key's: there was no key, or another one, when it was
+// published, or the run that did it was killed between the two.
+func (e *export) signAgain(ctx context.Context, text []byte) error {
+	if e.SignKey == nil {
+		return nil
+	}
+	public, ok := e.SignKey.Public().(ed25519.PublicKey)
+	if !ok {
+		return errors.New("the key to sign with is not ed25519")
+	}
+	err := verifySignature(ctx, e.Bucket, e.folder, public, text)
+	if !errors.Is(err, errNotSigned) && !errors.Is(err, errSignature) {
+		return err
+	}
+	if err := e.notOvertaken(ctx, text); err != nil {
+		return err
+	}
+	if _, err := e.writeText(ctx, SignatureName, nil, sign(e.SignKey, text)); err != nil {
+		return err
+	}
+	e.Log.Info("signed the manifest that was there", "manifest", e.folder+ManifestName)
+	return nil
 }
 
 // abandoned is the age from which an unfinished object has no writer any more.

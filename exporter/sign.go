@@ -25,13 +25,17 @@ func sign(key ed25519.PrivateKey, text []byte) []byte {
 	return fmt.Appendf(nil, "sha256:%s\ned25519:%s\n", hex.EncodeToString(sum[:]), base64.StdEncoding.EncodeToString(ed25519.Sign(key, text)))
 }
 
-var errSignature = errors.New("the manifest's signature is not that of the key")
+var (
+	errNotSigned      = errors.New("the manifest is not signed")
+	errSignature      = errors.New("the manifest's signature is not that of the key")
+	errOtherSignature = fmt.Errorf("%w: it belongs to another manifest", errSignature)
+)
 
 func checkSignature(key ed25519.PublicKey, text, signature []byte) error {
 	sum := sha256.Sum256(text)
 	lines := strings.Split(strings.TrimSpace(string(signature)), "\n")
 	if len(lines) != 2 || lines[0] != "sha256:"+hex.EncodeToString(sum[:]) {
-		return errors.New("the signature belongs to another manifest")
+		return errOtherSignature
 	}
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(lines[1], "ed25519:"))
 	if err != nil || !ed25519.Verify(key, text, raw) {

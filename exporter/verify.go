@@ -147,7 +147,7 @@ func unlisted(ctx context.Context, b bucket.Bucket, folder string, m *Manifest, 
 func verifySignature(ctx context.Context, b bucket.Bucket, folder string, key ed25519.PublicKey, text []byte) error {
 	in, err := b.Open(ctx, folder+SignatureName)
 	if errors.Is(err, bucket.ErrNotExist) {
-		return errors.New("the manifest is not signed")
+		return errNotSigned
 	}
 	if err != nil {
 		return err
