@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
@@ -121,7 +122,7 @@ type FocusMetadata struct {
 type TimeSector struct {
 	TimeSectorStart, TimeSectorEnd string
 	TimeSectorComplete             bool
-	TimeSectorLastUpdated          string
+	TimeSectorLastUpdated          string `json:",omitempty"` // empty: the month has no commits
 }
 
 func focusMetadata(s Schema, m *Manifest, sectors []TimeSector) *FocusMetadata {
@@ -184,6 +185,9 @@ func focusUnit(unit string) string {
 	}
 	if unit == "vcpus" {
 		return "VCPUs"
+	}
+	if unit[0] >= utf8.RuneSelf {
+		return unit // µs is a symbol, and another letter in capitals
 	}
 	return strings.ToUpper(unit[:1]) + unit[1:]
 }

@@ -164,13 +164,30 @@ func (e *export) changed(ctx context.Context) (bool, error) {
 	return set.Digest != e.all.Digest || set.Commits != e.all.Commits, err
 }
 
-// sectors says for every hour of the month whether it is complete.
+// sectors says for every hour of the month whether it is complete. What is known
+// of an hour of a day without commits is as old as the newest commit.
 func (e *export) sectors() []TimeSector {
 	var out []TimeSector
+	var newest time.Time
+	for _, day := range e.set.Days {
+		if day.CommittedAt.After(newest) {
+			newest = day.CommittedAt
+		}
+	}
+	updated := func(day time.Time) string {
+		at := e.set.Days[day].CommittedAt
+		if at.IsZero() {
+			at = newest
+		}
+		if at.IsZero() {
+			return "" // nothing was committed: left out
+		}
+		return at.Format(time.RFC3339)
+	}
 	for at := e.window.From; at.Before(e.window.To); at = at.Add(time.Hour) {
 		end := at.Add(time.Hour)
 		out = append(out, TimeSector{TimeSectorStart: at.Format(time.RFC3339), TimeSectorEnd: end.Format(time.RFC3339), TimeSectorComplete: !end.After(e.until),
-			TimeSectorLastUpdated: e.set.Days[at.Truncate(24*time.Hour)].CommittedAt.Format(time.RFC3339)})
+			TimeSectorLastUpdated: updated(at.Truncate(24 * time.Hour))})
 	}
 	return out
 }
