@@ -240,8 +240,10 @@ func newExportVerifyCmd(p *program) *cobra.Command {
 		Use:   "verify LOCATION",
 		Short: "Check delivered files against their manifests, without ClickHouse",
 		Long: `Verify reads every current manifest below a location and checks each file's
-size and checksum and, for Parquet, its rows, columns and sums of money. With
---key the manifests must be signed by that key.
+size and checksum and, for Parquet, its rows, columns and sums of money. A file
+in a delivery's folder that its manifest does not list is a problem: a reader of
+the whole folder would count it. With --key the manifests must be signed by that
+key.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch export verify /srv/finance
