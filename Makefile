@@ -77,7 +77,7 @@ docs: build ## write anew what of docs/ is generated from the program
 	@bin/ratebatch config reference > docs/configuration.md
 	@bin/ratebatch docs reference docs/reference
 
-verify: build ## check that generated files and go.mod are up to date
+verify: build ## check that go.mod is tidy and Go formatted; what is generated, tests compare (make docs writes docs/)
 	@go mod tidy -diff
 	@gofmt -l $$(git ls-files '*.go') | tee /dev/stderr | (! grep -q .)
 
@@ -97,7 +97,7 @@ bin/tools/gotestsum-$(GOTESTSUM_VERSION):
 	@mv bin/tools/gotestsum $@
 
 # One line a package, what failed in full, and at the end what skipped and why; .ci/may-skip says which tests may.
-test-ci: bin/tools/gotestsum-$(GOTESTSUM_VERSION)
+test-ci: bin/tools/gotestsum-$(GOTESTSUM_VERSION) ## as CI runs make test: a line a package, and what skipped and why
 	@mkdir -p bin
 	$(MAKE) --no-print-directory test GO_TEST='$(CURDIR)/$< --format pkgname --jsonfile bin/test.json --'
 	@.ci/skips bin/test.json
