@@ -23,6 +23,7 @@ import (
 // command's path and the flag's name with _ for - (export.to, rate.wait_periods);
 // the variable is RATEBATCH_ and the key in capitals. So nothing can be
 // configured that the command line does not know, and --help explains it all.
+// Not every flag can be configured: notConfigurable, byPeople.
 // The file comes first, then the environment, then flags.
 
 // configFile is read when no other file is named and it exists.

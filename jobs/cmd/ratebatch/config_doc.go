@@ -24,7 +24,8 @@ func configReference(root *cobra.Command) []byte {
 	fmt.Fprintf(&b, `<!-- Made by 'ratebatch config reference'; a test compares it with the program. -->
 # Configuration
 
-Whatever can be configured is a flag: '--help' of a command explains it. Values come, the later over the earlier, from
+Whatever can be configured is a flag: '--help' of a command explains it. Not every flag can: what one run does is said each
+time, and so is everything of commands that nobody schedules. Values come, the later over the earlier, from
 
 1. the defaults below,
 2. one YAML file: '--config FILE', 'RATEBATCH_CONFIG', or '%s' if it exists,

@@ -67,7 +67,7 @@ func exitCodesPage() []byte {
 }
 
 func commandsPage(root *cobra.Command) []byte {
-	w := newPage("Commands", "What `--help` says, in one place. Every flag can stand in the configuration as well: [configuration.md](../configuration.md).\nExit codes: [exit-codes.md](exit-codes.md).")
+	w := newPage("Commands", "What `--help` says, in one place. Flags that can stand in the configuration or the environment as well are in\n[configuration.md](../configuration.md); the rest say what one run does (`--now`, `--month`, `--yes`, …) or belong to commands that nobody schedules\n(`explain`, `plan`, `reset`, …), and are given each time.\nExit codes: [exit-codes.md](exit-codes.md).")
 	w.line("\n## Flags of all commands")
 	w.flags(root.PersistentFlags())
 	w.command(root)
