@@ -9,6 +9,46 @@ import (
 	"testing"
 )
 
+// A file is short enough to be read at one sitting, or says in its first lines
+// why it is not: it is generated, or "Over 600 lines: …".
+func TestFilesAreShortOrSayWhyNot(t *testing.T) {
+	kinds := regexp.MustCompile(`\.(go|sql|tsx?|css|ya?ml|sh|md)$`)
+	reason := regexp.MustCompile("(?i)code generated|auto-generated|made by `ratebatch |over 600 lines: .")
+	n := 0
+	root := "../../.."
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := d.Name(); d.IsDir() {
+			if name == "node_modules" || name == "bin" || name == "dist" || path != root && strings.HasPrefix(name, ".") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !kinds.MatchString(path) {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		n++
+		lines := strings.SplitAfter(string(text), "\n")
+		if len(lines) > 601 && !reason.MatchString(strings.Join(lines[:5], "")) { // the last one is empty
+			name, _ := filepath.Rel(root, path)
+			t.Errorf("%s has %d lines: split it, or say why not in its first lines (\"Over 600 lines: …\")", name, len(lines)-1)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 1000 {
+		t.Errorf("only %d files were looked at", n)
+	}
+}
+
 // A package that starts goroutines has tests that fail when one is left over:
 // what leaks in a job that ends goes unseen, in a daemon it does not.
 func TestPackagesThatStartGoroutinesLookForLeaks(t *testing.T) {
