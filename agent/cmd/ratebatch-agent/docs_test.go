@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -43,10 +44,42 @@ func TestTheCommandsOfTheDocumentation(t *testing.T) {
 	}
 }
 
-// The documentation names flags, variables, metrics and YAML keys that exist.
+// envUpdateDocs makes TestTheDocumentationIsTrue write the table of settings
+// into docs/agent.md, instead of comparing.
+const envUpdateDocs = "RATEBATCH_TEST_UPDATE_DOCS"
+
+var settingsTable = regexp.MustCompile(`(?s)(<!-- settings: [^\n]*-->\n)(.*?)(<!-- settings end -->)`)
+
+// tableOfSettings is the table as docs/agent.md has it: every setting, with its
+// default in the words of --help.
+func tableOfSettings() string {
+	var b strings.Builder
+	b.WriteString("\n| flag | variable | what |\n| --- | --- | --- |\n")
+	for _, s := range settings {
+		help := strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "*", `\*`).Replace(s.help)
+		b.WriteString("| `--" + s.flag + "` | `" + s.env + "` | " + help + " |\n")
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// The documentation has every setting, and names flags, variables, metrics and
+// YAML keys that exist.
 func TestTheDocumentationIsTrue(t *testing.T) {
-	text := readFile(t, "../../../docs/agent.md")
-	flags, variables := map[string]bool{"--config": true, "--output": true, "--once": true, "--publish-kafka": true, "--wait": true, "--help": true}, map[string]bool{}
+	const name = "../../../docs/agent.md"
+	text := readFile(t, name)
+	written := settingsTable.FindStringSubmatch(text)
+	if written == nil {
+		t.Fatal("docs/agent.md has no place for the settings")
+	}
+	if want := tableOfSettings(); written[2] != want {
+		if os.Getenv(envUpdateDocs) == "" {
+			t.Errorf("the settings of docs/agent.md are not those of settings.go: %s=1 go test ./agent/cmd/ratebatch-agent -run TestTheDocumentationIsTrue writes them", envUpdateDocs)
+		} else if err := os.WriteFile(name, []byte(strings.Replace(text, written[0], written[1]+want+written[3], 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flags, variables := map[string]bool{"--config": true, "--output": true, "--once": true, "--publish-kafka": true, "--wait": true, "--help": true, "--version": true}, map[string]bool{}
 	for _, s := range settings {
 		flags["--"+s.flag], variables[s.env] = true, true
 	}
