@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -95,6 +96,30 @@ func TestReaderMatrix(t *testing.T) {
 			if got[0][name] != value {
 				t.Errorf("%s = %v, want %v", name, got[0][name], value)
 			}
+		}
+		// What docs/howto/finance-files.md prints.
+		text, err := os.ReadFile("../docs/howto/finance-files.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed := regexp.MustCompile(`duckdb -c "(.*)"\n`).FindStringSubmatch(string(text))
+		if printed == nil {
+			t.Fatal("docs/howto/finance-files.md shows no DuckDB")
+		}
+		files := regexp.MustCompile(`'finance/[^']*'`)
+		if !files.MatchString(printed[1]) {
+			t.Fatalf("%s reads no files of finance/", printed[1])
+		}
+		total := decimal.Zero
+		for _, row := range duckdb(t, files.ReplaceAllLiteralString(printed[1], "'"+glob+"'")) {
+			price, err := decimal.NewFromString(fmt.Sprint(row["price"]))
+			if err != nil || row["scope"] == "" || row["metric"] == "" {
+				t.Fatalf("%v: %v", row, err)
+			}
+			total = total.Add(price)
+		}
+		if total.String() != want["total"] {
+			t.Errorf("the document's statement sums to %s, want %s", total, want["total"])
 		}
 		plan := fmt.Sprint(duckdb(t, `EXPLAIN ANALYZE SELECT count(*) FROM read_parquet('`+glob+`', hive_partitioning = true) WHERE day = '2026-03-02'`))
 		if !strings.Contains(strings.ReplaceAll(plan, " ", ""), "ScanningFiles:1/2") && !strings.Contains(strings.ReplaceAll(plan, " ", ""), "TotalFilesRead:1") {

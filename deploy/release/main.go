@@ -132,13 +132,22 @@ func (r *release) documents(host, to string) error {
 			return err
 		}
 	}
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
-		if err := copyFile(name, filepath.Join(to, name)); err != nil {
-			return err
-		}
-	}
-	for _, dir := range []string{"docs", "deploy/systemd", "deploy/cron", "deploy/clickhouse", "deploy/prometheus", "deploy/grafana", "deploy/agent"} {
-		if err := copyTree(dir, filepath.Join(to, dir)); err != nil {
+	return copyDocuments(".", to)
+}
+
+// published are files of the checkout that stand in the archive in the same
+// places: the documents, and all that they lead to. Sources are not among them.
+var published = []string{
+	"LICENSE", "README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs",
+	"deploy/README.md", "deploy/RUNBOOK.md", "deploy/Dockerfile", "deploy/compose.yaml", "deploy/.env.example", "deploy/compose",
+	"deploy/systemd", "deploy/cron", "deploy/kubernetes", "deploy/clickhouse", "deploy/prometheus", "deploy/grafana", "deploy/agent",
+	"fixtures/plans/demo.yaml", "fixtures/bitbrains/README.md", "fixtures/bitbrains/LICENSE", "jobs/web/openapi.yaml", "agent/wire/README.md",
+}
+
+// copyDocuments copies what is published of a checkout.
+func copyDocuments(from, to string) error {
+	for _, name := range published {
+		if err := copyTree(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
 			return err
 		}
 	}
@@ -305,6 +314,7 @@ func copyFile(from, to string) error {
 	return write(to, text)
 }
 
+// copyTree copies a folder, or one file.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

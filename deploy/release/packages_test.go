@@ -66,6 +66,7 @@ func TestReleaseHasEverything(t *testing.T) {
 		archive := one(t, filepath.Join(dir, "ratebatch_*_linux_"+arch.deb+".tar.gz"))
 		root := t.TempDir()
 		output(t, root, "tar", "--strip-components=1", "-xzf", archive)
+		linksLead(t, root)
 		for _, program := range []string{"ratebatch", "ratebatch-static", "ratebatch-agent"} {
 			one(t, filepath.Join(dir, program+"_*_linux_"+arch.deb+".cdx.json"))
 			f, err := elf.Open(filepath.Join(root, program))
@@ -78,7 +79,7 @@ func TestReleaseHasEverything(t *testing.T) {
 			}
 			f.Close()
 		}
-		for _, name := range []string{"man/ratebatch-rate.1", "completions/ratebatch.bash", "deploy/systemd/ratebatch-rate.timer", "deploy/clickhouse/users.sql", "LICENSE", "CHANGELOG.md"} {
+		for _, name := range []string{"man/ratebatch-rate.1", "completions/ratebatch.bash", "deploy/systemd/ratebatch-rate.timer", "deploy/clickhouse/users.sql", "deploy/.env.example", "deploy/kubernetes/base/migrate.yaml", "fixtures/plans/demo.yaml", "LICENSE", "CHANGELOG.md"} {
 			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
 				t.Errorf("the archive of %s: %v", arch.deb, err)
 			}
@@ -87,6 +88,11 @@ func TestReleaseHasEverything(t *testing.T) {
 			deb := one(t, filepath.Join(dir, name+"_*_"+arch.deb+".deb"))
 			if got := strings.TrimSpace(output(t, dir, "dpkg-deb", "--field", deb, "Architecture")); got != arch.deb {
 				t.Errorf("%s is for %s", deb, got)
+			}
+			if name == "ratebatch" {
+				unpacked := t.TempDir()
+				output(t, dir, "dpkg-deb", "--extract", deb, unpacked)
+				linksLead(t, filepath.Join(unpacked, "usr/share/doc/ratebatch"))
 			}
 			rpm := one(t, filepath.Join(dir, name+"-[0-9]*."+arch.rpm+".rpm"))
 			text, err := os.ReadFile(rpm)

@@ -52,13 +52,18 @@ var documents = []document{
 	{file: "docs/howto/reprocess.md", setup: practice},
 	{file: "docs/howto/late-usage.md", setup: practice + late},
 	{file: "docs/howto/server.md", setup: practice, except: map[string]string{
-		"ratebatch --clickhouse": elsewhere + "a ClickHouse server; TestDumpAndLoad does it where there is one",
+		"ratebatch --clickhouse":           elsewhere + "a ClickHouse server; TestDumpAndLoad does it where there is one",
+		"sh deploy/clickhouse/users.sh":    elsewhere + "a ClickHouse server; TestUsersMayDoTheirWorkAndNoMore reads users.sql",
+		"systemctl stop 'ratebatch-":       asRoot,
+		"systemctl start $(systemctl list": asRoot,
 	}},
 	{file: "docs/howto/finance-files.md", setup: practice, except: map[string]string{
-		"duckdb":  elsewhere + "DuckDB",
+		"duckdb":  elsewhere + "DuckDB's program; TestReaderMatrix of package exporter runs the SQL",
 		"python3": elsewhere + "pyarrow",
 	}},
-	{file: "docs/howto/alerts.md", setup: practice},
+	{file: "docs/howto/alerts.md", setup: practice, except: map[string]string{
+		"ratebatch --metrics-push": elsewhere + "a pushgateway; telemetry_test.go has a stand-in",
+	}},
 	{file: "docs/tiers.md", by: "TestTiersDocument"},
 	{file: "docs/agent.md", by: "TestTheCommandsOfTheDocumentation in agent/cmd/ratebatch-agent"},
 	{file: "docs/configuration.md", by: "TestConfigurationReferenceIsUpToDate"},
@@ -93,9 +98,11 @@ var documents = []document{
 		"ratebatch scopes fetch keystone":       elsewhere + "a Keystone; scopes_test.go has a stand-in",
 		"ratebatch rate --scopes-from keystone": elsewhere + "a Keystone; scopes_test.go has a stand-in",
 	}},
-	{file: "deploy/README.md", replace: []string{"/etc/systemd/system", "units"}, except: map[string]string{
-		"install ":   asRoot,
+	{file: "deploy/README.md", replace: []string{"/etc/systemd/system", "units", "/etc/cron.d/ratebatch", "crontab",
+		"runuser -u ratebatch -- ", "", "cd /var/lib/ratebatch && ", "", "/etc/ratebatch/plan.yaml", "fixtures/plans/demo.yaml"}, except: map[string]string{
+		"install ":   asRoot + "; TestTheStepsOfDeployingFindTheirFiles looks for what it installs",
 		"systemctl ": asRoot,
+		"docker ":    elsewhere + "Docker; go test ./deploy reads compose.yaml by its schema",
 		"kubectl ":   elsewhere + "a cluster; go test ./deploy checks the manifests with Kubernetes' own types",
 	}},
 	{file: "deploy/RUNBOOK.md"},

@@ -206,7 +206,7 @@ type command struct {
 }
 
 // programs are what an indented line begins with if it is a command.
-var programs = regexp.MustCompile(`^([A-Z_0-9]+=\S+ )*(bin/)?(ratebatch|ratebatch-agent|make|openssl|kubectl|systemctl|install|npm|go|cloudkitty|docker|curl|duckdb|python3?|git|clickhouse-client)( |$)`)
+var programs = regexp.MustCompile(`^([A-Z_0-9]+=\S+ )*(bin/)?(ratebatch|ratebatch-agent|make|openssl|kubectl|systemctl|install|runuser|npm|go|cloudkitty|docker|curl|duckdb|python3?|git|clickhouse-client)( |$)`)
 
 var heredoc = regexp.MustCompile(`<<-?'?([A-Z]+)'?`)
 
