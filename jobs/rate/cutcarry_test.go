@@ -42,7 +42,6 @@ func TestACutCorrectionOfAClosedMonthIsGoneOnWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := flow{start, "one", "s0", "b", "", decimal.New(5, 0)}
-	flows = append(flows, late)
 	sendTraffic(t, s, []flow{late})
 
 	job := &rate.Job{Store: s, Log: slog.New(slog.DiscardHandler), Options: o}
