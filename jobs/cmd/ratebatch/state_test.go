@@ -288,6 +288,25 @@ func TestClosedMonthsAreFrozen(t *testing.T) {
 	}
 }
 
+// A closed month that was corrected for late usage holds: usage is compared with
+// the commits of the correction, what was billed with the close.
+func TestReconcileOfACorrectedMonthHolds(t *testing.T) {
+	b := newBilled(t)
+	b.rate()
+	b.must("close", "--month", "2026-11", "--now", at, "--first-period", "usage")
+	b.sql(`INSERT INTO instance_metrics_hourly (bucket, region, instance_uuid, project_id, flavor_name, vcpus, instance_name, samples, samples_ended, covered_seconds, memory_actual_byte_seconds)
+		VALUES ('2026-11-30 23:00:00', 'one', '00000000-0000-0000-0000-000000000001', 'beta', 'm1', 1, 'late', 60, 60, 3600, 0)`)
+	b.fails(ratebatch.ExitHalted, "late usage", "reconcile", "--month", "2026-11")
+	b.must("backfill", "--scope", "beta", "--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T00:00:00Z", "--reason", "late", "--now", at)
+	b.owe("alpha 6, beta 3") // 1 EUR more is a correction
+	out := b.must("reconcile", "--month", "2026-11")
+	for _, want := range []string{"quantities of usage and of lines as corrected", "money of the commits and read as corrected"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
 // The periods of a disabled scope do not keep a month open; they are settled.
 func TestCloseSettlesDisabledScopes(t *testing.T) {
 	b := newBilled(t)
