@@ -34,7 +34,7 @@ func (e *export) create(ctx context.Context, path string, schema Schema, partiti
 	}
 	w := &fileWriter{object: object, sum: sha256.New(), stream: stream, file: File{Path: path, Partition: partition}}
 	format := e.Format
-	if stream {
+	if e.stream {
 		format = ArrowStream
 	}
 	w.format, err = newFormatWriter(format, w, schema)
