@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,18 +19,12 @@ func TestDatesAreInUTCWhateverTheServersZone(t *testing.T) {
 	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "UTC"} {
 		t.Run(zone, func(t *testing.T) {
-			address, failed := nativeServer(t, zone, day)
-			pool, err := clickhouse.Open(&clickhouse.Options{Addr: []string{address}})
+			pool, err := clickhouse.Open(&clickhouse.Options{Addr: []string{nativeServer(t, zone, day)}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			conn := &watchedConn{pool, &Engine{}}
-			t.Cleanup(func() {
-				_ = conn.Close()
-				if err := <-failed; err != nil {
-					t.Error(err)
-				}
-			})
+			t.Cleanup(func() { _ = conn.Close() })
 			var got time.Time
 			if err := conn.QueryRow(t.Context(), "SELECT month FROM closed_months").Scan(&got); err != nil || !got.Equal(day) {
 				t.Errorf("QueryRow: %v, %v; want %v", got, err, day)
@@ -41,7 +36,7 @@ func TestDatesAreInUTCWhateverTheServersZone(t *testing.T) {
 			if got = (time.Time{}); !rows.Next() || rows.Scan(&got) != nil || !got.Equal(day) {
 				t.Errorf("Query: %v, want %v", got, day)
 			}
-			if err := rows.Close(); err != nil { // the server has one connection
+			if err := rows.Close(); err != nil {
 				t.Fatal(err)
 			}
 			var all []struct {
@@ -55,29 +50,31 @@ func TestDatesAreInUTCWhateverTheServersZone(t *testing.T) {
 }
 
 // nativeServer speaks as much of the native protocol as answering every query
-// with one day needs. What went wrong comes over the channel once its client left.
-func nativeServer(t *testing.T, zone string, day time.Time) (address string, failed <-chan error) {
+// with one day needs, with as many clients as come.
+func nativeServer(t *testing.T, zone string, day time.Time) (address string) {
 	t.Helper()
 	const revision = 54429 // before the addendum to the greeting and the chunks
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := make(chan error, 1)
-	go func() {
-		defer listener.Close()
-		conn, err := listener.Accept()
-		if err != nil {
-			out <- err
-			return
+	var serving sync.WaitGroup
+	t.Cleanup(func() { _ = listener.Close(); serving.Wait() })
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // the test has ended
+			}
+			serving.Go(func() {
+				defer conn.Close()
+				if err := serveDay(conn, revision, zone, day); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+				}
+			})
 		}
-		defer conn.Close()
-		if err = serveDay(conn, revision, zone, day); errors.Is(err, io.EOF) {
-			err = nil
-		}
-		out <- err
-	}()
-	return listener.Addr().String(), out
+	})
+	return listener.Addr().String()
 }
 
 func serveDay(conn net.Conn, revision int, zone string, day time.Time) error {
