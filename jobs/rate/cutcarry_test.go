@@ -1,9 +1,6 @@
 package rate_test
 
 import (
-	"context"
-	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +8,6 @@ import (
 
 	"github.com/shopspring/decimal"
 
-	"github.com/ratebatch/ratebatch/jobs"
-	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
@@ -22,47 +17,15 @@ import (
 // is still there for the correction that goes on with it.
 func TestACutCorrectionOfAClosedMonthIsGoneOnWith(t *testing.T) {
 	s := withTraffic(t)
-	const text = "currency: EUR\nservices: [{name: traffic, tiers: [{id: g, steps: [{up_to: 10, cost: 2}, {cost: 1}]}]}]\n"
-	applyPlan(t, s, text, time.Unix(0, 0))
-	start := at("2026-11-01T00:00:00Z")
-	var flows []flow
-	for hour := range 4 {
-		flows = append(flows, flow{start.Add(time.Duration(hour) * time.Hour), "one", "s0", "a", "", decimal.New(4, 0)})
-	}
-	sendTraffic(t, s, flows)
-	o := options("2026-11-01T06:00:01Z")
-	if _, err := run(t.Context(), s, o); err != nil {
-		t.Fatal(err)
-	}
-	month := ratebatch.Calendar{}.Named(start)
+	o, _ := fourHours(t, s)
+	month := ratebatch.Calendar{}.Named(at("2026-11-01T00:00:00Z"))
 	if err := s.FreezeMonth(t.Context(), month, 1, "", "test"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.PutMonthClose(t.Context(), month, store.MonthChange{Closed: 1, Kind: "close"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	late := flow{start, "one", "s0", "b", "", decimal.New(5, 0)}
-	sendTraffic(t, s, []flow{late})
-
-	job := &rate.Job{Store: s, Log: slog.New(slog.DiscardHandler), Options: o}
-	cut := errors.New("cut")
-	job.Passed = func(context.Context, time.Time) error { return cut }
-	r, err := jobs.Start(t.Context(), s, "reprocess", nil, "test", o.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var since time.Time
-	if err := s.Row(t.Context(), "server_time", nil, &since); err != nil {
-		t.Fatal(err)
-	}
-	correction := rate.Again{Scopes: []string{"s0"}, From: start, To: start.Add(time.Hour), Since: since, Reason: "late"}
-	p, _, err := job.PlanAgain(t.Context(), correction)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := job.Run(t.Context(), p, r); !errors.Is(err, cut) {
-		t.Fatalf("the correction was not cut: %v", err)
-	}
+	_, goOn, job := cutCorrection(t, s, o)
 	unsettled := func(want int) {
 		t.Helper()
 		if got, err := job.Unsettled(t.Context(), month); err != nil || got != want {
@@ -92,11 +55,7 @@ func TestACutCorrectionOfAClosedMonthIsGoneOnWith(t *testing.T) {
 		t.Errorf("%d looks were noted over what they left", after-before)
 	}
 
-	job.Passed = nil
-	if p, _, err = job.PlanAgain(t.Context(), correction); err != nil {
-		t.Fatal(err)
-	}
-	result, err := job.Run(t.Context(), p, r)
+	result, err := goOn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,8 +28,8 @@ func again(ctx context.Context, s *store.Store, o rate.Options, scope string, fr
 	if err != nil {
 		return rate.Result{}, err
 	}
-	var since time.Time
-	if err := s.Row(ctx, "server_time", nil, &since); err != nil {
+	since, err := s.Now(ctx)
+	if err != nil {
 		return rate.Result{}, err
 	}
 	p, _, err := job.PlanAgain(ctx, rate.Again{Scopes: []string{scope}, From: from, To: to, Since: since, Reason: "usage arrived"})
@@ -270,43 +270,65 @@ func TestARowOfNothingAtTheEdge(t *testing.T) {
 	}
 }
 
-// A run that is cut between its commits and the look at what they changed is
-// made up for by the next, though nothing is due then.
-func TestACutBeforeTheLookIsMadeUpFor(t *testing.T) {
-	s := withTraffic(t)
-	const text = "currency: EUR\nservices: [{name: traffic, tiers: [{id: g, steps: [{up_to: 10, cost: 2}, {cost: 1}]}]}]\n"
-	applyPlan(t, s, text, time.Unix(0, 0))
-	start := at("2026-11-01T00:00:00Z")
+// edgeAtTen has a tier that fourHours reach in the third of them.
+const edgeAtTen = "currency: EUR\nservices: [{name: traffic, tiers: [{id: g, steps: [{up_to: 10, cost: 2}, {cost: 1}]}]}]\n"
+
+// fourHours rates four hours of four units each by edgeAtTen.
+func fourHours(t *testing.T, s *store.Store) (rate.Options, []flow) {
+	t.Helper()
+	applyPlan(t, s, edgeAtTen, time.Unix(0, 0))
 	var flows []flow
 	for hour := range 4 {
-		flows = append(flows, flow{start.Add(time.Duration(hour) * time.Hour), "one", "s0", "a", "", decimal.New(4, 0)})
+		flows = append(flows, flow{at("2026-11-01T00:00:00Z").Add(time.Duration(hour) * time.Hour), "one", "s0", "a", "", decimal.New(4, 0)})
 	}
 	sendTraffic(t, s, flows)
 	o := options("2026-11-01T06:00:01Z")
 	if _, err := run(t.Context(), s, o); err != nil {
 		t.Fatal(err)
 	}
-	late := flow{start, "one", "s0", "b", "", decimal.New(5, 0)}
-	flows = append(flows, late)
+	return o, flows
+}
+
+// cutCorrection sends five units late for the first of fourHours and rates it again
+// in a run that is cut between its commits and the look at what they changed. It
+// gives what goes on with it.
+func cutCorrection(t *testing.T, s *store.Store, o rate.Options) (late flow, goOn func() (rate.Result, error), job *rate.Job) {
+	t.Helper()
+	start := at("2026-11-01T00:00:00Z")
+	late = flow{start, "one", "s0", "b", "", decimal.New(5, 0)}
 	sendTraffic(t, s, []flow{late})
-	job := &rate.Job{Store: s, Log: slog.New(slog.DiscardHandler), Options: o}
-	cut := errors.New("cut")
-	job.Passed = func(context.Context, time.Time) error { return cut }
+	job = &rate.Job{Store: s, Log: slog.New(slog.DiscardHandler), Options: o}
 	r, err := jobs.Start(t.Context(), s, "reprocess", nil, "test", o.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var since time.Time
-	if err := s.Row(t.Context(), "server_time", nil, &since); err != nil {
-		t.Fatal(err)
-	}
-	p, _, err := job.PlanAgain(t.Context(), rate.Again{Scopes: []string{"s0"}, From: start, To: start.Add(time.Hour), Since: since, Reason: "late"})
+	since, err := s.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := job.Run(t.Context(), p, r); !errors.Is(err, cut) {
+	goOn = func() (rate.Result, error) {
+		p, _, err := job.PlanAgain(t.Context(), rate.Again{Scopes: []string{"s0"}, From: start, To: start.Add(time.Hour), Since: since, Reason: "late"})
+		if err != nil {
+			return rate.Result{}, err
+		}
+		return job.Run(t.Context(), p, r)
+	}
+	cut := errors.New("cut")
+	job.Passed = func(context.Context, time.Time) error { return cut }
+	if _, err := goOn(); !errors.Is(err, cut) {
 		t.Fatalf("the run was not cut: %v", err)
 	}
+	job.Passed = nil
+	return late, goOn, job
+}
+
+// A run that is cut between its commits and the look at what they changed is
+// made up for by the next, though nothing is due then.
+func TestACutBeforeTheLookIsMadeUpFor(t *testing.T) {
+	s := withTraffic(t)
+	o, flows := fourHours(t, s)
+	late, _, _ := cutCorrection(t, s, o)
+	flows = append(flows, late)
 	result, err := run(t.Context(), s, o)
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +338,7 @@ func TestACutBeforeTheLookIsMadeUpFor(t *testing.T) {
 	if result.Carried != 2 {
 		t.Errorf("%d periods were rated again, want 2", result.Carried)
 	}
-	if got, want := ratedLines(t, s), expectedLines(t, text, flows); !slices.Equal(got, want) {
+	if got, want := ratedLines(t, s), expectedLines(t, edgeAtTen, flows); !slices.Equal(got, want) {
 		t.Errorf("lines\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -112,7 +112,17 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	if err != nil {
 		return r, err
 	}
+	set, err := j.Store.ExportCommitSet(ctx, w)
+	if err != nil {
+		return r, err
+	}
+	now := set
 	if r.Closed {
+		if now, err = j.Store.ExportCommitSet(ctx, current); err != nil {
+			return r, err
+		}
+	}
+	if now.Commits != set.Commits || now.Digest != set.Digest {
 		if _, err := j.lines(ctx, &r, current, usage, " as corrected"); err != nil {
 			return r, err
 		}
@@ -125,7 +135,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	if err := j.reprice(ctx, &r, w); err != nil {
 		return r, err
 	}
-	return r, j.files(ctx, &r, w, lines)
+	return r, j.files(ctx, &r, set, lines)
 }
 
 func compare[T comparable](r *Report, step, what string, left, right T, note string) {
@@ -316,12 +326,8 @@ func (j *Job) lines(ctx context.Context, r *Report, w store.ExportWindow, usage 
 }
 
 // files proves that the current delivery holds what counts.
-func (j *Job) files(ctx context.Context, r *Report, w store.ExportWindow, lines store.LineTally) error {
+func (j *Job) files(ctx context.Context, r *Report, set store.CommitSet, lines store.LineTally) error {
 	const step = "lines → files"
-	set, err := j.Store.ExportCommitSet(ctx, w)
-	if err != nil {
-		return err
-	}
 	again := "export the month again: 'ratebatch export --month " + r.Month + "'"
 	if j.Bucket == nil {
 		places, err := j.Store.ReconcileExports(ctx, j.Month.Date)

@@ -56,8 +56,8 @@ func TestWatermarksOfRegionsAreThoseOfTheWhole(t *testing.T) {
 		t.Errorf("with one that never was: %v, %v", got, err)
 	}
 	// What was set after the tiers were brought up to date is of input that they lack.
-	var tiersAsOf time.Time
-	if err := s.Row(t.Context(), "server_time", nil, &tiersAsOf); err != nil {
+	tiersAsOf, err := s.Now(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.SetWatermark(t.Context(), store.Watermark{Region: "set", CompleteUntil: at(21, 0), Source: "ingest"}, "test"); err != nil {

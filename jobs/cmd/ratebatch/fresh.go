@@ -33,8 +33,8 @@ func (p *program) freshTiers(ctx context.Context, s *store.Store) (asOf time.Tim
 	if stopped || len(views) == 0 {
 		return asOf, nil
 	}
-	var now time.Time
-	if err := s.Row(ctx, "server_time", nil, &now); err != nil {
+	now, err := s.Now(ctx)
+	if err != nil {
 		return asOf, err
 	}
 	if err := s.RefreshTiers(ctx); err != nil {
