@@ -94,6 +94,7 @@ func TestIngestKilledAtRandomMoments(t *testing.T) {
 	if killed == 0 {
 		t.Error("every ingest was done before it was killed")
 	}
+	p.broker.Bury(t, p.options.Group, 5*p.options.Session)
 	result := p.drain()
 	t.Logf("the last run read %d of %d records", result.Records, p.sent.Len())
 	p.everything()
