@@ -231,24 +231,20 @@ func (j *Job) segments(ctx context.Context, w store.ExportWindow) ([]segment, er
 	return out, nil
 }
 
-// usage proves that what was rated is the usage that there is.
-func (j *Job) usage(ctx context.Context, r *Report, w store.ExportWindow) (*store.UsageTally, error) {
-	const step = "tiers → usage"
-	segments, err := j.segments(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	if len(segments) == 0 {
-		r.unknown(step, "usage rows", "no set of metrics is in force in this month")
-		return nil, nil
-	}
-	var all store.UsageTally
+// tally counts usage and what was committed of it.
+func (j *Job) tally(ctx context.Context, w store.ExportWindow, segments []segment) (all store.UsageTally, err error) {
 	for _, s := range segments {
+		if s.from.Before(w.From) {
+			s.from = w.From
+		}
+		if !s.from.Before(s.to) {
+			continue
+		}
 		text := ""
 		for _, m := range s.set.Metrics {
 			one, err := m.UsageSQL(metric.UsageOptions{Period: j.Period, Attributes: true})
 			if err != nil {
-				return nil, err
+				return all, err
 			}
 			if text != "" {
 				text += "\nUNION ALL\n"
@@ -262,7 +258,7 @@ func (j *Job) usage(ctx context.Context, r *Report, w store.ExportWindow) (*stor
 		}
 		t, err := j.Store.ReconcileUsage(ctx, part, text)
 		if err != nil {
-			return nil, err
+			return all, err
 		}
 		all.Rows += t.Rows
 		all.InCommits += t.InCommits
@@ -273,7 +269,47 @@ func (j *Job) usage(ctx context.Context, r *Report, w store.ExportWindow) (*stor
 		all.Lost += t.Lost
 		all.Periods += t.Periods
 	}
-	if all.Rows == 0 && all.Committed > 0 {
+	return all, nil
+}
+
+// usage proves that what was rated is the usage that there is.
+func (j *Job) usage(ctx context.Context, r *Report, w store.ExportWindow) (*store.UsageTally, error) {
+	const step = "tiers → usage"
+	segments, err := j.segments(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if len(segments) == 0 {
+		r.unknown(step, "usage rows", "no set of metrics is in force in this month")
+		return nil, nil
+	}
+	scope, p, err := j.Store.OtherPeriod(ctx, j.Period, w.From, w.To)
+	if err != nil {
+		return nil, err
+	}
+	if scope != "" {
+		r.unknown(step, "usage rows", fmt.Sprintf("period %s of scope %s was rated by another length of the period than %s, by which usage is read", p, scope, j.Period))
+		return nil, nil
+	}
+	all, err := j.tally(ctx, w, segments)
+	if err != nil {
+		return nil, err
+	}
+	part := false
+	if all.InCommits != all.Committed || all.Changed > 0 { // has usage changed, or expired?
+		oldest, _, err := j.Store.OldestRatable(ctx, w.AsOf.Add(j.Period), j.Period) // a bucket may go while it is read
+		if err != nil {
+			return nil, err
+		}
+		if part = oldest.After(w.From) && oldest.Before(w.To); part {
+			r.unknown(step, "usage rows of before "+oldest.Format(time.RFC3339), "the tiers have all usage from then on only: what was rated before can no longer be counted again")
+			w.From = oldest
+			if all, err = j.tally(ctx, w, segments); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if !part && all.Rows == 0 && all.Committed > 0 {
 		r.unknown(step, "usage rows", "the tiers have expired: what was rated can no longer be counted again")
 		return nil, nil
 	}
@@ -292,7 +328,7 @@ func (j *Job) usage(ctx context.Context, r *Report, w store.ExportWindow) (*stor
 	}
 	r.bucket("no commit", all.WithoutCommit, "usage rows that are not ready, not rated yet, or of a disabled scope")
 	r.bucket("usage lost", all.Lost, "rated periods with fewer usage rows now than at their commit")
-	if all.Changed > 0 {
+	if all.Changed > 0 || part {
 		return nil, nil // quantities are of other usage than the lines
 	}
 	return &all, nil

@@ -59,6 +59,11 @@ func TestAClosedMonthKeepsItsPeriodLength(t *testing.T) {
 	b.must("backfill", "--scope", "alpha", "--from", "2026-12-01", "--to", "2026-12-01T08:00:00Z", "--reason", "y", "--now", later)
 	b.owe("alpha 12, beta 3")
 
+	// Usage cannot be compared with periods of another length; the rest can.
+	if out := b.must("reconcile", "--month", "2026-11"); !strings.Contains(out, "was rated by another length of the period than 4h0m0s") {
+		t.Errorf("November, rated in hours and in four hours:\n%s", out)
+	}
+
 	// A longer period that only reaches into what is asked for is found too.
 	b.sql("INSERT INTO period_commits (scope, begin, end, revision, kind, run_id) SELECT 'gamma', '2026-11-28 00:00:00', '2026-11-29 00:00:00', 1, 'rated', generateUUIDv4()")
 	from := time.Date(2026, 11, 28, 20, 0, 0, 0, time.UTC)
