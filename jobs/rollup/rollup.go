@@ -53,7 +53,7 @@ func (j *Job) Run(ctx context.Context, id uuid.UUID, plan store.RollupPlan) (sto
 			return result, err
 		}
 		result.Late = &late
-		log.InfoContext(ctx, "late samples were looked at", "from", late.From, "to", late.To, "added", late.Added, "added_in_part", late.Partly, "came_again", late.Again, "cannot_be_told", late.Untold)
+		log.InfoContext(ctx, "late samples were looked at", "from", late.From, "to", late.To, "added", late.Added, "added_in_part", late.Partly, "begin_before_from", late.Earlier, "came_again", late.Again, "cannot_be_told", late.Untold)
 	}
 	log.InfoContext(ctx, "rollup is done", "seconds", j.Now().Sub(began).Seconds(), "rows", result.Rows)
 	return result, nil
@@ -67,6 +67,7 @@ func Counts(r store.RollupResult) map[string]string {
 	}
 	if r.Late != nil {
 		counts["late_added"], counts["late_added_in_part"] = fmt.Sprint(r.Late.Added), fmt.Sprint(r.Late.Partly)
+		counts["late_begin_before_from"] = fmt.Sprint(r.Late.Earlier)
 		counts["late_came_again"], counts["late_cannot_be_told"] = fmt.Sprint(r.Late.Again), fmt.Sprint(r.Late.Untold)
 	}
 	return counts

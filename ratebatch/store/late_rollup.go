@@ -30,6 +30,7 @@ type LateRollup struct {
 	Added   uint64       `json:"added"`               // the tiers have them now, by whichever run
 	Partly  uint64       `json:"added_in_part"`       // they end after To: of them the tiers have what lies before
 	Rest    *time.Time   `json:"rest_from,omitempty"` // when the rest of those can be added; nil: Partly is 0, or never by itself
+	Earlier uint64       `json:"begin_before_from"`   // of all those, how many begin before From: of them the hours before it were not looked at
 	Again   uint64       `json:"came_again"`          // were stored in time and came again: left out
 	Untold  uint64       `json:"cannot_be_told"`      // may have been stored in time: left out
 	Details []UntoldLate `json:"details,omitempty"`   // of those, the first hundred
@@ -77,7 +78,7 @@ func (s *Store) RollupLate(ctx context.Context, from, to time.Time) (LateRollup,
 	window := Params{"from": from, "to": to}
 	var last time.Time
 	err = s.each(WithParams(ctx, window), "late_verdicts", judged("late_verdicts"), func(rows driver.Rows) error {
-		return rows.Scan(&result.Added, &result.Partly, &last, &result.Again, &result.Untold)
+		return rows.Scan(&result.Added, &result.Partly, &last, &result.Earlier, &result.Again, &result.Untold)
 	})
 	if err != nil {
 		return result, err

@@ -201,10 +201,14 @@ func TestALateSampleAcrossTheRawCutoffIsAddedInPart(t *testing.T) {
 	if got, err = s.RollupLate(t.Context(), begin, begin.Add(2*time.Hour)); err != nil || got.Partly != 3 || got.Rest == nil || got.Rest.Before(rest) {
 		t.Errorf("of two hours: %+v, %v; want the rest from %s on", got, err, rest)
 	}
+	// One that the operator begins late, of the other end.
+	if got, err = s.RollupLate(t.Context(), begin.Add(2*time.Hour), time.Time{}); err != nil || got.Added != 0 || got.Partly != 3 || got.Earlier != 3 {
+		t.Errorf("from the third hour on: %+v, %v; want 3 that begin earlier", got, err)
+	}
 	// The hours have become old.
 	retain(30 * time.Hour)
 	for range 2 {
-		if got, err = s.RollupLate(t.Context(), begin, time.Time{}); err != nil || got.Added != 6 || got.Partly != 0 || got.Rest != nil {
+		if got, err = s.RollupLate(t.Context(), begin, time.Time{}); err != nil || got.Added != 6 || got.Partly != 0 || got.Rest != nil || got.Earlier != 0 {
 			t.Errorf("later: %+v, %v; want all added", got, err)
 		}
 		want.Compare(t, s, "r")

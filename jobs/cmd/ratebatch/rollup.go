@@ -145,6 +145,9 @@ func (p *program) printLate(late *store.LateRollup) {
 		return
 	}
 	fmt.Fprintf(p.stdout, "late samples of %s: the tiers have %d of them now, and %d more in part; %d came again and were left out\n", ratebatch.Period{Begin: late.From, End: late.To}, late.Added, late.Partly, late.Again)
+	if late.Earlier > 0 {
+		fmt.Fprintf(p.stdout, "%d of those that the tiers have begin before %s; what they hold of the hours before is added by a run with an earlier --from\n", late.Earlier, late.From.Format(time.RFC3339))
+	}
 	if late.Untold == 0 {
 		return
 	}
