@@ -332,4 +332,17 @@ func TestImpliedAttributes(t *testing.T) {
 	if implied := m.WithImplied(map[string]string{"month": "own"}, "p", from); implied["month"] != "own" {
 		t.Errorf("an attribute of the usage must win, month is %q", implied["month"])
 	}
+	// A name that the metric gives to a column is that column, also where it is empty.
+	m.Groupby = []metric.Attribute{{Name: "month", Column: "billed"}, {Name: "project", Column: "billed"}}
+	if err := conn.Exec(t.Context(), "ALTER TABLE own ADD COLUMN billed String"); err != nil {
+		t.Fatal(err)
+	}
+	if sql, err = m.UsageSQL(metric.UsageOptions{Period: time.Hour, Fields: []string{"month", "project", "year"}}); err != nil {
+		t.Fatal(err)
+	}
+	got = table(t, conn, "SELECT concat(f_0, '|', f_1, '|', f_2) FROM ("+sql+")", from, from.AddDate(0, 0, 1))
+	implied := m.WithImplied(nil, "p", from)
+	if want := implied["month"] + "|" + implied["project"] + "|" + implied["year"]; want != "||2023" || len(got) != 1 || got[0] != want {
+		t.Errorf("SQL says %q, Go %q, want ||2023", got, want)
+	}
 }

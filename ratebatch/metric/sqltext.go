@@ -176,13 +176,17 @@ var calendar = map[string]string{
 
 // WithImplied adds to a usage row's attributes those that rules may look at
 // although no column holds them: the scope under its key, and CloudKitty's
-// calendar attributes. UsageSQL gives the same as fields.
+// calendar attributes. A name that the metric gives to a column is that column,
+// where it is empty too. UsageSQL gives the same as fields.
 func (m *Metric) WithImplied(attributes map[string]string, scope string, begin time.Time) map[string]string {
 	begin = begin.UTC()
 	sunday := (begin.YearDay() - int(begin.Weekday()) + 6) / 7
 	out := map[string]string{
 		m.ScopeKey: scope, "week_of_the_year": fmt.Sprintf("%02d", sunday), "day_of_the_year": fmt.Sprint(begin.YearDay()),
 		"month": fmt.Sprint(int(begin.Month())), "year": fmt.Sprint(begin.Year()),
+	}
+	for _, a := range m.Attributes() {
+		delete(out, a.Name)
 	}
 	maps.Copy(out, attributes)
 	return out
