@@ -110,8 +110,10 @@ func readyToRate(ctx context.Context, s *store.Store, until time.Time) error {
 // benchHistory asks whether history makes rating slower: the time of the last
 // three months against the first three, each rated on top of those before it,
 // and of an hourly run on top of all months against one on top of the first.
+// Months are those of the calendar, as a pass notes what it rates by month; their
+// times are as of 30 days.
 func benchHistory(ctx context.Context, p *program, dir string, size benchSize) (figures []bench.Figure, err error) {
-	const hours = 30 * 24 // so that months are equal
+	const hours = 30 * 24
 	err = benchDatabase(ctx, p, dir, func(e *engine.Engine, s *store.Store) error {
 		scopes := min(500, size.growth.monthRows/hours)
 		instances := size.growth.monthRows / hours / scopes
@@ -134,19 +136,21 @@ func benchHistory(ctx context.Context, p *program, dir string, size benchSize) (
 		var months []time.Duration
 		var hourly [2][]time.Duration // on top of the first month, and of all
 		for month := range size.growth.months {
-			single := 0 // hours that are rated one by one
+			single := 0 // hours of the next month that are rated one by one
 			if month == 0 || month == size.growth.months-1 {
 				single = size.runs + 1 // the first is not steady yet
 			}
-			if err := bench.HourlyUsageFrom(ctx, e.Conn(), begin, scopes, instances, hours+single, 40); err != nil {
+			end := bench.UsageBegin.AddDate(0, month+1, 0)
+			rest := int(end.Sub(begin) / time.Hour)
+			if err := bench.HourlyUsageFrom(ctx, e.Conn(), begin, scopes, instances, rest+single, 40); err != nil {
 				return err
 			}
-			begin = begin.Add(hours * time.Hour)
+			begin = end
 			took, err := timed(begin)
 			if err != nil {
 				return err
 			}
-			months = append(months, took)
+			months = append(months, took*hours/time.Duration(rest))
 			for i := range single {
 				begin = begin.Add(time.Hour)
 				took, err := timed(begin)
