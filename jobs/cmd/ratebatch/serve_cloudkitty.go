@@ -82,16 +82,15 @@ func (p *program) kittyServer(o *kittyOptions, server *web.Server, auth web.Auth
 			return err
 		}
 		job := &reset.Job{Store: s, Log: p.log, Options: reset.Options{Scopes: scopes, All: len(scopes) == 0, To: to, Period: x.Period, Reason: "reset through CloudKitty's API", Author: author, Now: x.Now}}
-		plan, err := job.Plan(ctx)
-		if err != nil {
-			return err
-		}
-		run, err := jobs.Start(ctx, s, "reset", []string{"cloudkitty-api"}, version, p.now())
-		if err != nil {
-			return err
-		}
-		result, err := job.Run(ctx, plan, run.ID)
-		return errors.Join(err, run.End(ctx, map[string]string{"periods": fmt.Sprint(result.Periods)}, err))
+		// A rating run that goes on would commit by the prices that it began with.
+		return p.underLease(ctx, s, "reset", "rate", jobOptions{}, func(ctx context.Context, run *jobs.Run) (map[string]string, error) {
+			plan, err := job.Plan(ctx)
+			if err != nil {
+				return nil, err
+			}
+			result, err := job.Run(ctx, plan, run.ID)
+			return map[string]string{"periods": fmt.Sprint(result.Periods)}, err
+		})
 	}
 	k.Reprocess = func(ctx context.Context, s *store.Store, scopes []string, from, to time.Time, reason, author string) error {
 		x, err := settled(ctx, s)

@@ -15,6 +15,7 @@ import (
 	"github.com/ratebatch/ratebatch/jobs/web"
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
 	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
 const kittyPlan = `
@@ -162,6 +163,11 @@ func TestCloudKittyAnswersTheRecordedClient(t *testing.T) {
 		t.Errorf("%d requests were replayed", n)
 	}
 
+	var resetsBefore uint64
+	if err := e.Conn().QueryRow(t.Context(), "SELECT countIf(kind = 'reset') FROM period_commits").Scan(&resetsBefore); err != nil {
+		t.Fatal(err)
+	}
+
 	// Our numbers, whichever way they are asked for.
 	var want string
 	if err := e.Conn().QueryRow(t.Context(), "SELECT toString(sum(toDecimal256(price, 18))) FROM rated").Scan(&want); err != nil {
@@ -203,6 +209,34 @@ func TestCloudKittyAnswersTheRecordedClient(t *testing.T) {
 		if status, _, body := k.ask(t, http.MethodGet, path, ""); status != want {
 			t.Errorf("%s: %d, want %d: %s", path, status, want, body)
 		}
+	}
+	// While a run is rating, or for a web page of another origin, nothing is forgotten; nor is more than was asked for.
+	state := store.New(e.Conn(), e.Database())
+	held := store.Params{"name": "rate", "holder": "elsewhere boot 1 1 run", "state": "claimed", "claimed_at": time.Now()}
+	if err := state.Exec(t.Context(), "lease_beat", held); err != nil {
+		t.Fatal(err)
+	}
+	const all = `{"all_scopes":true,"last_processed_timestamp":"2026-10-01T00:00:00Z"`
+	if status, _, answer := k.ask(t, http.MethodPut, "/v2/scope", all+"}"); status != http.StatusConflict || !strings.Contains(string(answer), "rating at this moment") {
+		t.Errorf("a reset beside a run: %d %s", status, answer)
+	}
+	held["state"] = "released"
+	if err := state.Exec(t.Context(), "lease_beat", held); err != nil {
+		t.Fatal(err)
+	}
+	for _, origin := range []string{"https://evil.example", "null", "http://localhost.evil.example:8889"} {
+		if status, _, answer := k.ask(t, http.MethodPost, "/v2/task/reprocesses", `{"scope_ids":["ALL"],"start_reprocess_time":"2026-10-01","end_reprocess_time":"2026-10-02","reason":"x"}`, "Origin", origin); status != http.StatusForbidden {
+			t.Errorf("a page of %s: %d %s", origin, status, answer)
+		}
+	}
+	for more, want := range map[string]int{`,"scope_key":"domain_id"}`: 404, `,"fetcher":"keystone"}`: 400, `,"collector":["x"]}`: 400} {
+		if status, _, answer := k.ask(t, http.MethodPut, "/v2/scope", all+more); status != want {
+			t.Errorf("PUT /v2/scope with %s: %d, want %d: %s", more, status, want, answer)
+		}
+	}
+	var resets uint64
+	if err := e.Conn().QueryRow(t.Context(), "SELECT countIf(kind = 'reset') FROM period_commits").Scan(&resets); err != nil || resets != resetsBefore {
+		t.Errorf("%d resets, want none but the %d of before (%v)", resets, resetsBefore, err)
 	}
 	for body, want := range map[string]int{`{"scope_id":"pa"}`: 400, `{"scope_id":"pa","all_scopes":true,"state":"2026-10-01"}`: 400, `{"scope_id":"nosuch","state":"2026-10-01"}`: 404, `{"scope_id":"pa","state":"2026-10-09T02:30:00"}`: 400, `{"scope_id":"pa","last_processed_timestamp":"2026-10-08T00:00:00Z"}`: 202} {
 		if status, _, answer := k.ask(t, http.MethodPut, "/v2/scope", body); status != want {

@@ -25,6 +25,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,6 +136,9 @@ func (s *Server) serve(ctx context.Context, q *request) (answer, error) {
 	if s.NoAuth && !web.IsLoopbackHost(q.Host) {
 		return answer{}, &failure{http.StatusMisdirectedRequest, "without authentication this server answers to localhost only"}
 	}
+	if s.NoAuth && q.Method != http.MethodGet && q.Method != http.MethodHead && !ownOrigin(q.Header.Get("Origin")) {
+		return answer{}, &failure{http.StatusForbidden, "without authentication nothing is changed for a page of another origin"}
+	}
 	id, err := s.identify(ctx, q.Request)
 	if err != nil {
 		return answer{}, err
@@ -152,6 +156,16 @@ func (s *Server) serve(ctx context.Context, q *request) (answer, error) {
 		return s.v1(ctx, q, strings.Trim(strings.TrimPrefix(path, "/v1/"), "/"))
 	}
 	return answer{}, missing("There is nothing at this address.")
+}
+
+// ownOrigin says whether a request comes from no web page, or from one of this
+// machine. Browsers send any page's POST here, and name the page's origin with it.
+func ownOrigin(origin string) bool {
+	if origin == "" {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && web.IsLoopbackHost(u.Host)
 }
 
 var errUnauthorized = errors.New("unauthorized")
@@ -195,6 +209,8 @@ func (s *Server) fail(ctx context.Context, w http.ResponseWriter, q *request, er
 	switch {
 	case errors.As(err, &f):
 		status, message = f.status, f.message
+	case errors.Is(err, ratebatch.ErrLeaseHeld):
+		status, message = http.StatusConflict, "A run is rating at this moment; try again when it has ended."
 	case q.Method != http.MethodGet && errors.As(err, &config): // what is asked for cannot be done
 		status, message = http.StatusBadRequest, config.Error()
 	case q.Method != http.MethodGet && errors.As(err, &halt):

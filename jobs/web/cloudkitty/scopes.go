@@ -60,7 +60,7 @@ func (q *request) allScopes(ctx context.Context) ([]scope, error) {
 	slices.Sort(ids)
 	var out []scope
 	for _, id := range ids {
-		x := scope{ID: id, Key: "project_id", Fetcher: "usage", Collector: collector, Active: true, Toggled: iso(month.From)}
+		x := scope{ID: id, Key: scopeKey, Fetcher: "usage", Collector: collector, Active: true, Toggled: iso(month.From)}
 		if state, ok := states[id]; ok {
 			x.Active, x.Toggled = state.Active, iso(state.ChangedAt)
 			if state.Fetcher != "" {
@@ -154,6 +154,10 @@ func (f *flag) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// scopeKey is the one key by which scopes are told apart here, under the name
+// that CloudKitty's clients know.
+const scopeKey = "project_id"
+
 func (s *Server) reset(ctx context.Context, q *request) (answer, error) {
 	if err := q.admin(); err != nil {
 		return answer{}, err
@@ -163,6 +167,9 @@ func (s *Server) reset(ctx context.Context, q *request) (answer, error) {
 		Scopes    texts  `json:"scope_id"`
 		Processed string `json:"last_processed_timestamp"`
 		State     string `json:"state"`
+		Key       texts  `json:"scope_key"`
+		Fetcher   texts  `json:"fetcher"`
+		Collector texts  `json:"collector"`
 	}
 	if err := q.body(&b, "all_scopes", "scope_id", "last_processed_timestamp", "state", "scope_key", "fetcher", "collector"); err != nil {
 		return answer{}, err
@@ -179,6 +186,13 @@ func (s *Server) reset(ctx context.Context, q *request) (answer, error) {
 	at, err := parseTime("last_processed_timestamp", b.Processed)
 	if err != nil {
 		return answer{}, err
+	}
+	// What narrows a request that forgets bills must narrow it, or be refused.
+	if b.All && len(b.Fetcher)+len(b.Collector) > 0 {
+		return answer{}, bad("fetcher and collector do not tell scopes apart here: name the scopes by scope_id")
+	}
+	if len(b.Key) > 0 && !slices.Contains(b.Key, scopeKey) {
+		return answer{}, missing("No scopes found for provided filters.")
 	}
 	if err := q.knownScopes(ctx, b.Scopes); err != nil {
 		return answer{}, err
