@@ -35,7 +35,7 @@ func ExitCodes() []ExitCodeDoc {
 		{ExitRejected, "done, but lines or records were rejected; they are kept with their reasons", "look at them (`ratebatch status`); the rest counts"},
 		{ExitLeaseHeld, "another run does the same work", "nothing: the other run does it; `--wait` waits for it"},
 		{ExitHalted, "stopped until a person acts: going on might bill wrongly", "do what the message's last part says; nothing else mends it"},
-		{ExitTryAgain, "a passing trouble: the server, the brokers or the bucket are away, or periods are missing", "run it again, as a schedule does by itself"},
+		{ExitTryAgain, "a passing trouble: the server, the brokers or the bucket are away, periods are missing, or another job is at what this one changes", "run it again, as a schedule does by itself"},
 		{ExitInterrupted, "ended by a signal; what was committed stays", "nothing: the next run goes on"},
 	}
 }

@@ -38,7 +38,7 @@ func (f *File) Render(target string) ([]Rendered, error) {
 	if !slices.Contains(Targets(), target) {
 		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("render %q", target), Hint: "use " + strings.Join(Targets(), ", ")}
 	}
-	t, err := template.New("").Funcs(template.FuncMap{"quote": strconv.Quote, "add": func(a, b int) int { return a + b }, "mul": func(a, b int) int { return a * b }}).ParseFS(templateFiles, "templates/*.tmpl")
+	t, err := template.New("").Funcs(template.FuncMap{"quote": strconv.Quote, "add": func(a, b int) int { return a + b }}).ParseFS(templateFiles, "templates/*.tmpl")
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +103,10 @@ type view struct {
 	Persistent bool
 }
 
+// kubeBackoff is the longest wait between tries that Kubernetes' own back-off, ten
+// seconds to six minutes, is near enough to.
+const kubeBackoff = 10 * time.Minute
+
 func (f *File) view(j *Job, target string) (view, error) {
 	v := view{Job: *j, File: f, Seconds: int(j.Timeout.Seconds()), Persistent: j.catchesUp()}
 	refuse := func(what, hint string) error {
@@ -111,18 +115,27 @@ func (f *File) view(j *Job, target string) (view, error) {
 	if j.Concurrency == Replace && target != "kubernetes" {
 		return v, refuse("replace a run", "use concurrency: forbid, or 'ratebatch schedule run'")
 	}
+	if target == "kubernetes" && j.Retry.Times > 0 && j.Retry.After > kubeBackoff {
+		return v, refuse(fmt.Sprintf("wait for %s before it tries again: it tries after 10 s, then after twice as long each time, up to 6 min", j.Retry.After),
+			"give the job a cron of more slots, as close has in 'ratebatch schedule default', and no retry")
+	}
+	if target == "crontab" && j.Retry.Times > 0 && j.cron.gap() > 24*time.Hour {
+		return v, refuse("try again, and the next slot is far away", "give the job a cron of more slots, as close has in 'ratebatch schedule default', and no retry")
+	}
 	if target == "crontab" && j.Timezone != f.Jobs[0].Timezone {
 		return v, refuse("hold jobs of several time zones", "render one file per zone")
 	}
 	v.Calendar = j.cron.onCalendar()
 	v.Total = (v.Seconds + int(killAfter.Seconds())) * (1 + j.Retry.Times)
 	v.Total += j.Retry.Times * int(j.Retry.After.Seconds())
-	v.Window = v.Total + 60
+	// The timer's starts count as well: what one slot used must not stop the next.
+	gap := int(j.cron.gap().Seconds())
+	v.Window = max(10, min(v.Total+60, gap-int(j.Jitter.Seconds())-60))
 	// A slot may start this much later. Kubernetes gives up a CronJob that missed
 	// more than 100 starts within the time.
 	v.Deadline = 300
 	if j.catchesUp() {
-		v.Deadline = max(300, min(24*3600, 90*int(j.cron.gap().Seconds())))
+		v.Deadline = max(300, min(7*24*3600, 90*gap))
 	}
 	var exec, command []string
 	for _, a := range append([]string{f.Systemd.Binary}, j.Args...) {
@@ -142,7 +155,7 @@ func (f *File) view(j *Job, target string) (view, error) {
 // gap is the shortest time between two of the next hundred slots.
 func (c Cron) gap() time.Duration {
 	at := c.Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	least := 24 * time.Hour
+	least := c.Next(at).Sub(at)
 	for range 100 {
 		next := c.Next(at)
 		if next.IsZero() {

@@ -107,8 +107,20 @@ func TestKubernetesTakesTheCronJobs(t *testing.T) {
 				t.Errorf("%s: deadlines or limits are missing", j.Name)
 			case !slices.Equal(box.Args[1:1+len(j.Args[1:])], j.Args[1:]) && text != odd:
 				t.Errorf("%s: args %q", j.Name, box.Args)
-			case int(*c.Spec.JobTemplate.Spec.BackoffLimit) != j.Retry.Times*j.Shards:
-				t.Errorf("%s: backoffLimit %d", j.Name, *c.Spec.JobTemplate.Spec.BackoffLimit)
+			}
+			// One shard's exit code ends that shard alone.
+			spec, action := c.Spec.JobTemplate.Spec, batchv1.PodFailurePolicyActionFailJob
+			limit := spec.BackoffLimit
+			if j.Shards > 1 {
+				limit, action = spec.BackoffLimitPerIndex, batchv1.PodFailurePolicyActionFailIndex
+			}
+			if limit == nil || int(*limit) != j.Retry.Times || (spec.BackoffLimit == nil) != (j.Shards > 1) {
+				t.Errorf("%s: back-off limits %v and %v, want %d", j.Name, spec.BackoffLimit, spec.BackoffLimitPerIndex, j.Retry.Times)
+			}
+			for _, rule := range spec.PodFailurePolicy.Rules {
+				if rule.Action != action {
+					t.Errorf("%s: %s ends its pods, want %s", j.Name, rule.Action, action)
+				}
 			}
 			if gap := j.cron.gap(); time.Duration(*c.Spec.StartingDeadlineSeconds)*time.Second > 100*gap {
 				t.Errorf("%s: more than 100 slots fit into the starting deadline", j.Name)
@@ -148,17 +160,37 @@ func TestCrontabLinesRunWhatTheyName(t *testing.T) {
 
 func TestTargetsRefuseWhatTheyCannotExpress(t *testing.T) {
 	replace := load(t, "jobs: [{name: a, cron: '0 0 * * *', args: [rate], concurrency: replace}]")
+	monthly := load(t, "jobs: [{name: a, cron: '0 6 4 * *', args: [close], retry: {times: 6, after: 1h}}]")
 	zones := load(t, "jobs: [{name: a, cron: '0 0 * * *', args: [rate]}, {name: b, cron: '0 0 * * *', args: [rate], timezone: Asia/Tokyo}]")
 	for _, tt := range []struct {
 		f      *File
 		target string
-	}{{replace, "systemd"}, {replace, "crontab"}, {zones, "crontab"}, {zones, "windows"}} {
+	}{{replace, "systemd"}, {replace, "crontab"}, {zones, "crontab"}, {zones, "windows"}, {monthly, "kubernetes"}, {monthly, "crontab"}} {
 		if _, err := tt.f.Render(tt.target); err == nil {
 			t.Errorf("%s took it", tt.target)
 		}
 	}
 	render(t, replace, "kubernetes")
 	render(t, zones, "systemd")
+	render(t, monthly, "systemd")
+}
+
+// systemd counts a timer's starts with those of retries: whatever one slot used,
+// the next one must start.
+func TestRetriesLeaveTheNextSlotItsStart(t *testing.T) {
+	for _, text := range []string{odd, string(Default)} {
+		f := load(t, text)
+		for i := range f.Jobs {
+			j := &f.Jobs[i]
+			v, err := f.view(j, "systemd")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if window := time.Duration(v.Window) * time.Second; j.Retry.Times > 0 && window+j.Jitter >= j.cron.gap() {
+				t.Errorf("%s: starts are counted for %s, slots are %s apart", j.Name, window, j.cron.gap())
+			}
+		}
+	}
 }
 
 func TestDifferencesAreFoundAndMended(t *testing.T) {
@@ -284,7 +316,7 @@ func TestNextListsTheEarliestFirst(t *testing.T) {
 		}
 		text = append(text, s.At.Format("02 15:04 ")+s.Job)
 	}
-	want := "04 00:07 rate, 04 01:07 rate, 04 02:07 rate, 04 02:30 export, 04 02:50 reconcile, 04 03:07 rate, 04 04:07 rate, 04 05:07 rate, 04 05:45 retention, 04 06:00 close, 04 06:07 rate, 04 07:07 rate"
+	want := "04 00:07 rate, 04 01:07 rate, 04 02:07 rate, 04 02:30 export, 04 02:50 reconcile, 04 03:07 rate, 04 04:07 rate, 04 05:07 rate, 04 05:45 retention, 04 06:00 close, 04 06:07 rate, 04 07:00 close"
 	if got := strings.Join(text, ", "); got != want {
 		t.Errorf("next are %s, want %s", got, want)
 	}

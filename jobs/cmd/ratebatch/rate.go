@@ -43,7 +43,7 @@ type jobOptions struct {
 
 func (o *jobOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.wait, "wait", false, "wait for another run's lease instead of exiting 11")
+	f.BoolVar(&o.wait, "wait", false, "wait for the lease of another run instead of exiting 11, or 75 where that is another job's")
 	f.DurationVar(&o.timeout, "timeout", 0, "stop after this time and end what runs on the server; 0: never")
 	f.DurationVar(&o.query, "query-timeout", 0, "the server ends any one statement after this time; 0: never")
 }
@@ -237,7 +237,9 @@ func (p *program) runRate(ctx context.Context, job *rate.Job, jo jobOptions) (*r
 	return result, err
 }
 
-// underLease runs a job under a lease and in the run log, within its times.
+// underLease runs a job under a lease and in the run log, within its times. A
+// lease that is held is ErrLeaseHeld where it is the job's own, so that another run
+// does the same work, and to be tried again where it is another job's.
 func (p *program) underLease(ctx context.Context, s *store.Store, job, lease string, jo jobOptions, do func(context.Context, *jobs.Run) (map[string]string, error)) error {
 	if err := s.CheckSchema(ctx); err != nil {
 		return err
@@ -264,6 +266,10 @@ func (p *program) underLease(ctx context.Context, s *store.Store, job, lease str
 			acquire = jobs.AcquireWait
 		}
 		held, err := acquire(ctx, s, p.log, lease, run.ID)
+		if errors.Is(err, ratebatch.ErrLeaseHeld) && job != lease {
+			// Whoever holds it does not do this job's work, so it is to be done later.
+			return nil, &ratebatch.TryAgainError{Err: err, Hint: "run it again when that has ended, or with --wait"}
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -327,8 +327,10 @@ func TestTimeoutsAndWaiting(t *testing.T) {
 	if err := b.s.Exec(t.Context(), "lease_beat", held); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range [][]string{{"rate"}, {"reprocess", "run"}, {"reset", "--all", "--to", "2026-11-30", "--reason", "x", "--yes"}, {"close", "--month", "2026-11"}} {
-		b.fails(ratebatch.ExitLeaseHeld, "another run holds the lease", append(command, "--now", at)...)
+	b.fails(ratebatch.ExitLeaseHeld, "another run holds the lease", "rate", "--now", at)
+	// What holds the lease does not do the work of these, so a schedule has to come back to them.
+	for _, command := range [][]string{{"reprocess", "run"}, {"reset", "--all", "--to", "2026-11-30", "--reason", "x", "--yes"}, {"close", "--month", "2026-11"}} {
+		b.fails(ratebatch.ExitTryAgain, "another run holds the lease", append(command, "--now", at)...)
 	}
 	go func() {
 		time.Sleep(300 * time.Millisecond)
