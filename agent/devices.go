@@ -90,7 +90,7 @@ func (w *work) sendPorts(instance uuid.UUID, cur *domain) {
 }
 
 func (w *work) sendPort(instance uuid.UUID, cur *domain, p *port) {
-	if answer, ok := w.resolver.Resolve(p.InterfaceID, p.Name, instance); ok {
+	if answer, ok := w.resolver.Resolve(p.InterfaceID, p.Name, instance); ok && (answer != Port{} || p.Answer.Ignored) {
 		p.Answer = answer
 	}
 	answer := p.Answer

@@ -46,6 +46,7 @@ type HostOptions struct {
 	Ports        Ports
 	Spool        *spool.Spool
 	State        []byte // what the spool had saved, nil for none
+	ResolvedBy   string // what Ports' answers follow from; another one makes some of the saved answers void
 
 	Interval time.Duration // between polls, which are aligned to the clock
 	Hold     time.Duration // how long traffic waits for its port's name
@@ -95,13 +96,14 @@ func (h *Host) load(saved []byte) (err error) {
 	now := h.opts.Clock()
 	if saved == nil {
 		h.state = newState(h.opts.Region, h.opts.Name, now)
-		h.state.Metered = h.opts.Hypervisor
+		h.state.Metered, h.state.ResolvedBy = h.opts.Hypervisor, h.opts.ResolvedBy
 		return nil
 	}
 	s, err := readState(saved, h.opts.Region, h.opts.Name, h.opts.Local, now)
 	if err == nil {
 		h.state = s
 		h.state.Metered = h.opts.Hypervisor
+		h.state.resolvedBy(h.opts.ResolvedBy)
 	}
 	return err
 }
@@ -334,6 +336,9 @@ func (h *Host) Health() (loop, polls time.Duration) {
 
 // Name is the host's.
 func (h *Host) Name() string { return h.opts.Name }
+
+// Interval is the time between polls.
+func (h *Host) Interval() time.Duration { return h.opts.Interval }
 
 // sleep waits, unless ctx is done first.
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -32,7 +32,9 @@ type Port struct {
 }
 
 // Resolver says which port a vNIC is. interfaceID is what the domain's XML
-// says, or empty; then the tap's name and the instance have to do.
+// says, or empty; then the tap's name and the instance have to do. False: it is
+// not known (yet). True without a UUID: it is to be metered, and whose it is
+// cannot be read.
 type Resolver interface {
 	Resolve(interfaceID, tap string, instance uuid.UUID) (Port, bool)
 }

@@ -94,6 +94,46 @@ func TestTrafficOfAnUnknownPortIsHeldAndSentOnceItIsKnown(t *testing.T) {
 		b.ports = known
 		b.want(b.poll(at(120), vm(1, 0, 10, 10, 0)), "cpu 60-120 0.00, port 60-120 1/1, disk 60-120 0/0")
 	})
+	t.Run("once it is to be metered and its row cannot be read, it is held", func(t *testing.T) {
+		b := newBench(t)
+		b.ports = map[string]Port{portID: {Ignored: true}}
+		b.poll(at(0), vm(1, 0, 0, 0, 0))
+		b.poll(at(60), vm(1, 0, 9, 9, 0))
+		b.ports = map[string]Port{portID: {}}
+		if g := b.poll(at(120), vm(1, 0, 10, 10, 0)); len(g.Ports) != 0 || g.Ignored != 0 || g.Unresolved != 1 {
+			t.Errorf("got %s", g.say())
+		}
+		b.ports = known
+		b.want(b.poll(at(180), vm(1, 0, 12, 12, 0)), "cpu 120-180 0.00, port 60-180 3/3, disk 120-180 0/0")
+		b.ports = map[string]Port{portID: {}}
+		b.want(b.poll(at(240), vm(1, 0, 13, 13, 0)), "cpu 180-240 0.00, port 180-240 1/1, disk 180-240 0/0")
+	})
+	t.Run("other settings void answers that they may have changed", func(t *testing.T) {
+		for name, old := range map[string]Port{"ignored": {Ignored: true}, "without a network": {UUID: uuid.MustParse(portID)}} {
+			b := newBench(t)
+			b.state.resolvedBy("ovn compute:nova")
+			b.ports = map[string]Port{portID: old}
+			b.poll(at(0), vm(1, 0, 0, 0, 0))
+			b.poll(at(60), vm(1, 0, 9, 9, 0))
+			b.ports = nil // OVN is away
+			b.state.resolvedBy("ovn compute:nova")
+			if g := b.poll(at(120), vm(1, 0, 10, 10, 0)); g.Unresolved != 0 {
+				t.Errorf("%s, the same settings: got %s", name, g.say())
+			}
+			b.state.resolvedBy("ovn compute:*")
+			if g := b.poll(at(180), vm(1, 0, 11, 11, 0)); len(g.Ports) != 0 || g.Unresolved != 1 || g.Ignored != 0 {
+				t.Errorf("%s, other settings: got %s", name, g.say())
+			}
+			b.ports = known
+			b.want(b.poll(at(240), vm(1, 0, 12, 12, 0)), "cpu 180-240 0.00, port 120-240 2/2, disk 180-240 0/0")
+		}
+		b := newBench(t)
+		b.poll(at(0), vm(1, 0, 0, 0, 0))
+		b.poll(at(60), vm(1, 0, 9, 9, 0))
+		b.ports = nil
+		b.state.resolvedBy("ovn compute:*")
+		b.want(b.poll(at(120), vm(1, 0, 10, 10, 0)), "cpu 60-120 0.00, port 60-120 1/1, disk 60-120 0/0") // whose it is stays true
+	})
 	t.Run("a tap resolves without an interface id", func(t *testing.T) {
 		b := newBench(t)
 		b.ports["tapc0ffee01-00"] = known[portID]

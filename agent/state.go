@@ -18,15 +18,17 @@ const stateVersion = 1
 // its sequence stands. It is never changed in place once it is saved; the next
 // one shares what did not change.
 type state struct {
-	Version  int                   `json:"version"`
-	Region   string                `json:"region"`
-	Host     string                `json:"host"`
-	Metered  string                `json:"hypervisor,omitempty"` // which libvirtd the readings are of
-	Epoch    uint64                `json:"epoch"`
-	Sequence uint64                `json:"sequence"` // of the last record
-	BootID   string                `json:"boot_id"`  // what all stamps are relative to
-	Polled   stamp                 `json:"polled"`   // the last whole poll
-	Domains  map[uuid.UUID]*domain `json:"domains"`
+	Version int    `json:"version"`
+	Region  string `json:"region"`
+	Host    string `json:"host"`
+	Metered string `json:"hypervisor,omitempty"` // which libvirtd the readings are of
+	// ResolvedBy is what the ports' answers follow from; HostOptions.ResolvedBy.
+	ResolvedBy string                `json:"resolved_by,omitempty"`
+	Epoch      uint64                `json:"epoch"`
+	Sequence   uint64                `json:"sequence"` // of the last record
+	BootID     string                `json:"boot_id"`  // what all stamps are relative to
+	Polled     stamp                 `json:"polled"`   // the last whole poll
+	Domains    map[uuid.UUID]*domain `json:"domains"`
 }
 
 // stamp is a moment on both clocks, of the state's boot.
@@ -141,6 +143,23 @@ func readState(data []byte, region, host string, local bool, now clock.Moment) (
 		}
 	}
 	return &s, nil
+}
+
+// resolvedBy voids saved answers that other settings may have given: those
+// without a network, which OVN would know, and those not to meter a port. What
+// such a port moves waits for an answer again. Whose a port is stays true.
+func (s *state) resolvedBy(by string) {
+	if s.ResolvedBy == by {
+		return
+	}
+	s.ResolvedBy = by
+	for _, d := range s.Domains {
+		for i := range d.Ports {
+			if a := d.Ports[i].Answer; a.Ignored || a.Network == uuid.Nil {
+				d.Ports[i].Answer = Port{}
+			}
+		}
+	}
 }
 
 // newest is the wall clock's greatest stamp.

@@ -68,6 +68,8 @@ func TestRowsBecomeAnswers(t *testing.T) {
 	}{
 		"a port of Nova's":       {"", []row{{portA, neutron(vmA, "compute:nova")}}, want, "", 0},
 		"another zone":           {"", []row{{portA, neutron(vmA, "compute:az-2")}}, with(want, func(p *Port) { p.DeviceOwner = "compute:az-2" }), "", 0},
+		"a zone with a slash":    {"", []row{{portA, neutron(vmA, "compute:rack/1")}}, with(want, func(p *Port) { p.DeviceOwner = "compute:rack/1" }), "", 0},
+		"a spec with a slash":    {"compute:r*/[12]", []row{{portA, neutron(vmA, "compute:rack/2/1")}}, with(want, func(p *Port) { p.DeviceOwner = "compute:rack/2/1" }), "", 0},
 		"only the spec's":        {"compute:nova", []row{{portA, neutron(vmA, "compute:az-2")}}, Port{}, "does not match", 0},
 		"a DHCP port":            {"", []row{{portA, neutron("dhcp-x", "network:dhcp")}}, Port{}, "does not match", 0},
 		"nobody's port, yet":     {"", []row{{portA, neutron("", "")}}, Port{}, "", 0},
@@ -94,6 +96,15 @@ func TestRowsBecomeAnswers(t *testing.T) {
 			reason, _ := r.Ignored(portA)
 			if !strings.Contains(reason, tt.ignored) || (reason == "") != (tt.ignored == "") {
 				t.Errorf("ignored %q, want %q", reason, tt.ignored)
+			}
+			// A vNIC that is found by its tap's name is told the same.
+			tap := Tap{"tap" + portA[:11], uuid.MustParse(vmA)}
+			r.taps[tap] = &tapState{port: portA}
+			if _, ignored := r.IgnoredTap(tap.Name, tap.Instance); ignored != (tt.ignored != "") {
+				t.Errorf("by its tap it is ignored: %v", ignored)
+			}
+			if odd := tt.warned > 0 && tt.want == (Port{}) || name == "odd and not metered"; r.Unreadable(portA) != odd {
+				t.Errorf("unreadable is %v, want %v", !odd, odd)
 			}
 			if n := strings.Count(said.String(), "cannot be read"); n != tt.warned {
 				t.Errorf("%d warnings, want %d: %s", n, tt.warned, said.String())

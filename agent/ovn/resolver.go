@@ -172,6 +172,25 @@ func (r *Resolver) Ignored(interfaceID string) (reason string, ok bool) {
 	return reason, ok
 }
 
+// IgnoredTap is Ignored for a vNIC without an interface id.
+func (r *Resolver) IgnoredTap(tap string, instance uuid.UUID) (reason string, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.taps[Tap{tap, instance}]; t != nil && t.port != "" {
+		reason, ok = r.ignored[t.port]
+	}
+	return reason, ok
+}
+
+// Unreadable says that a port is one to be metered and that its row cannot be
+// read.
+func (r *Resolver) Unreadable(interfaceID string) bool {
+	name, _ := portName(interfaceID)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.odd[name] != ""
+}
+
 // Status says whether the answers are fresh: every port is being watched. If
 // not, err is what the last attempt met; nil before the first.
 func (r *Resolver) Status() (fresh bool, err error) {
@@ -207,6 +226,14 @@ func (r *Resolver) poke() {
 	}
 }
 
+// matches says whether a device owner is one of a pattern's. A slash is a letter
+// as any other: availability zones may have one in their names.
+func matches(pattern, owner string) bool {
+	letter := strings.NewReplacer("/", "\x00")
+	ok, _ := path.Match(letter.Replace(pattern), letter.Replace(owner))
+	return ok
+}
+
 // learn takes a row in. A row that says less than we know (Nova empties
 // device_id and owner before it removes a domain) does not replace an answer:
 // traffic up to then is its old owner's. Only another device owner makes a port
@@ -214,7 +241,7 @@ func (r *Resolver) poke() {
 // traffic waits, and goes without a network in the end.
 func (r *Resolver) learn(w row) {
 	owner := w.ids["neutron:device_owner"]
-	metered, _ := path.Match(r.opts.DeviceOwner, owner)
+	metered := matches(r.opts.DeviceOwner, owner)
 	p, err := w.port()
 	r.mu.Lock()
 	defer r.mu.Unlock()

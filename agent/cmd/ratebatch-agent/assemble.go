@@ -85,6 +85,15 @@ func (p *program) resolvers() (of func(nodeConfig) agent.Ports, closeAll func(),
 	return func(n nodeConfig) agent.Ports { return byChassis[n.OVNChassis] }, closeAll, nil
 }
 
+// resolvedBy is what answers about ports follow from, but for the databases'
+// contents.
+func (c *ovnConfig) resolvedBy() string {
+	if c.Disabled {
+		return "interface ids"
+	}
+	return "ovn " + c.DeviceOwner
+}
+
 // ports asks one resolver for the vNICs of several hosts.
 type ports struct {
 	ovn *ovn.Resolver
@@ -115,19 +124,21 @@ func (p *ports) Watch(host string, vnics []agent.VNIC) {
 // Resolve asks by the interface's id, else by the tap's name.
 func (p *ports) Resolve(interfaceID, tap string, instance uuid.UUID) (agent.Port, bool) {
 	var answer ovn.Port
-	var ok bool
+	var ok, ignored bool
 	if interfaceID != "" {
 		answer, ok = p.ovn.Resolve(interfaceID)
+		_, ignored = p.ovn.Ignored(interfaceID)
 	} else {
 		answer, ok = p.ovn.ResolveTap(tap, instance)
+		_, ignored = p.ovn.IgnoredTap(tap, instance)
 	}
-	if ok {
+	switch {
+	case ok:
 		return agent.Port{UUID: answer.PortUUID, Network: answer.NetworkUUID, ProjectID: answer.ProjectID}, true
-	}
-	if _, ignored := p.ovn.Ignored(interfaceID); ignored {
+	case ignored:
 		return agent.Port{Ignored: true}, true
 	}
-	return agent.Port{}, false
+	return agent.Port{}, p.ovn.Unreadable(interfaceID)
 }
 
 // folderOf is a host's part of the state directory. Names may hold anything.
@@ -206,7 +217,7 @@ func (p *program) build(ctx context.Context, newMetrics func(map[string]*spool.S
 		source := libvirt.New(options)
 		a.closers = append(a.closers, func() { source.Close() })
 		h, err := agent.NewHost(agent.HostOptions{
-			Name: n.Host, Region: n.RegionName, Local: local(n.LibvirtURI), Hypervisor: hypervisor, Source: source, Ports: portsOf(n), Spool: queue[i], State: states[i],
+			Name: n.Host, Region: n.RegionName, Local: local(n.LibvirtURI), Hypervisor: hypervisor, Source: source, Ports: portsOf(n), Spool: queue[i], State: states[i], ResolvedBy: p.config.OVN.resolvedBy(),
 			Interval: time.Duration(p.config.Interval), Hold: time.Duration(p.config.OVN.Hold), Version: version, Clock: now, Metrics: metrics,
 			Stored: a.publisher.Wake, Log: p.log,
 		})

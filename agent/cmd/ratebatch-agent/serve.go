@@ -15,7 +15,8 @@ import (
 )
 
 // unwell is from when on silence is worth a red light: readings keep, but a
-// rating job waits two hours only.
+// rating job waits two hours only. Polls that are further apart have the time of
+// two.
 const unwell = 15 * time.Minute
 
 // health is what /healthz says: 200 and "ok", or 503 and what is wrong.
@@ -27,7 +28,7 @@ type health struct {
 func (a *assembly) health() health {
 	h := health{Status: "ok"}
 	for _, host := range a.hosts {
-		if _, polls := host.Health(); polls > unwell {
+		if _, polls := host.Health(); polls > unwell && polls > 2*host.Interval()+time.Minute {
 			h.Problems = append(h.Problems, fmt.Sprintf("host %s: no poll has worked for %s", host.Name(), polls.Round(time.Second)))
 		}
 	}
