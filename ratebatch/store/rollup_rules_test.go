@@ -198,6 +198,32 @@ func TestTimeBeyondTheBucketIsScaledDown(t *testing.T) {
 	}
 }
 
+// Of a live migration both hosts report the time in which both had the domain:
+// it counts once, also in an hour that the domain does not fill.
+func TestTimeThatTwoHostsHaveCountsOnce(t *testing.T) {
+	s := storetest.Fresh(t)
+	var w world
+	for host, from := range map[string]float64{"a": 30, "b": 40} {
+		for i := range 20 {
+			begin, end := minutes(from+float64(i)), minutes(from+float64(i)+1)
+			w.Instances = append(w.Instances, memory("r", host, uint64(i+1), begin, end, 1000))
+			w.Ports = append(w.Ports, traffic("r", host, uint64(i+101), begin, end, 10))
+		}
+	}
+	w.Insert(t, s)
+	rollup(t, s, ten)
+	w.Compare(t, s, "r")
+	for tier, width := range []int{300, 3600} {
+		rows, covered := readTier(t, s, kinds[1], tier, "r"), decimal.Zero
+		for _, r := range rows {
+			covered = covered.Add(decimal.RequireFromString(r.Covered))
+		}
+		if covered.String() != "1800" || len(rows) != map[int]int{300: 6, 3600: 1}[width] {
+			t.Errorf("%d rows of %d s cover %s s, want 1800: from minute 30 to 60", len(rows), width, covered)
+		}
+	}
+}
+
 func TestAFullerRowIsNeverReplaced(t *testing.T) {
 	s := storetest.Fresh(t)
 	var samples []store.PortSample

@@ -11,7 +11,7 @@
 -- why:     a sample covers [begin, ts). Where it crosses a bucket's edge its part is floor(v * (hi - begin) / length)
 --          - floor(v * (lo - begin) / length): whole numbers that add up to v, the remainder in the later bucket. A
 --          sample that ends on an edge, or has no length there, belongs to the bucket before the edge.
---          Covered time beyond the bucket's length (two hosts in a migration) is scaled down over the resource's rows. Averages
+--          Time that several samples cover (two hosts in a migration) counts once: it is scaled down over the resource's rows. Averages
 --          of sizes are weighted by time and round down; byte_seconds is the exact sum of gauge * time, scaled alike.
 WITH
     (v, lo, hi, begin_ms, length) -> if(length = 0, toUInt128(v),
@@ -49,14 +49,14 @@ SELECT bucket, region, instance_uuid, device, project_id, user_id, flavor_name, 
 FROM (
     SELECT toDateTime(slot * {width:UInt32}, 'UTC') AS bucket, region, instance_uuid, device,
            project_id, user_id, flavor_name, vcpus, image_id, instance_name, host, samples, samples_ended,
-           sum(covered_ms) OVER (PARTITION BY slot, instance_uuid, device, region) AS resource_ms,
-           reinterpret(toInt32(if(resource_ms > 1000 * {width:UInt32}, intDiv(covered_ms * 1000 * {width:UInt32}, resource_ms), covered_ms)), 'Decimal(9, 3)') AS covered_seconds,
+           sum(covered_ms) OVER (PARTITION BY slot, instance_uuid, device, region) AS resource_ms, intervalLengthSumMerge(intervals) OVER (PARTITION BY slot, instance_uuid, device, region) AS union_ms,
+           reinterpret(toInt32(if(resource_ms > union_ms, intDiv(covered_ms * union_ms, resource_ms), covered_ms)), 'Decimal(9, 3)') AS covered_seconds,
            read_bytes, write_bytes, read_requests, write_requests, capacity_bytes_avg, allocation_bytes_avg, physical_bytes_avg,
-           reinterpret(toInt128(if(resource_ms > 1000 * {width:UInt32}, intDiv(capacity_bytes_ms * 1000 * {width:UInt32}, resource_ms), capacity_bytes_ms)), 'Decimal(38, 3)') AS capacity_byte_seconds
+           reinterpret(toInt128(if(resource_ms > union_ms, intDiv(capacity_bytes_ms * union_ms, resource_ms), capacity_bytes_ms)), 'Decimal(38, 3)') AS capacity_byte_seconds
     FROM (
         SELECT slot, region, instance_uuid, device, project_id, user_id, flavor_name, vcpus, image_id,
                argMax(s.instance_name, order_key) AS instance_name, argMax(s.host, order_key) AS host,
-               toUInt32(count()) AS samples, toUInt32(sum(slot = last_slot)) AS samples_ended, sum(weight) AS covered_ms,
+               toUInt32(count()) AS samples, toUInt32(sum(slot = last_slot)) AS samples_ended, sum(weight) AS covered_ms, intervalLengthSumState(lo, hi) AS intervals,
                toUInt64(sum(part(ifNull(s.read_bytes, 0), lo, hi, begin_ms, length))) AS read_bytes,
                toUInt64(sum(part(ifNull(s.write_bytes, 0), lo, hi, begin_ms, length))) AS write_bytes,
                toUInt64(sum(part(ifNull(s.read_requests, 0), lo, hi, begin_ms, length))) AS read_requests,

@@ -11,7 +11,7 @@
 -- why:     a sample covers [begin, ts) and holds for the part of it that lies in a bucket. One that ends on a bucket's edge,
 --          or has no length there, belongs to the bucket before the edge. Averages are weighted by time and round down.
 --          byte_seconds is the exact sum of gauge * time.
---          Covered time beyond the bucket's length (two hosts in a migration) is scaled down over the resource's rows, and
+--          Time that several samples cover (two hosts in a migration) counts once: it is scaled down over the resource's rows, and
 --          byte_seconds with it.
 WITH
     -- weighted by time; of samples without length the plain average; null where no sample told the value
@@ -47,14 +47,14 @@ SELECT bucket, region, instance_uuid, project_id, user_id, flavor_name, vcpus, i
 FROM (
     SELECT toDateTime(slot * {width:UInt32}, 'UTC') AS bucket, region, instance_uuid,
            project_id, user_id, flavor_name, vcpus, image_id, instance_name, host, samples, samples_ended,
-           sum(covered_ms) OVER (PARTITION BY slot, instance_uuid, region) AS resource_ms,
-           reinterpret(toInt32(if(resource_ms > 1000 * {width:UInt32}, intDiv(covered_ms * 1000 * {width:UInt32}, resource_ms), covered_ms)), 'Decimal(9, 3)') AS covered_seconds,
+           sum(covered_ms) OVER (PARTITION BY slot, instance_uuid, region) AS resource_ms, intervalLengthSumMerge(intervals) OVER (PARTITION BY slot, instance_uuid, region) AS union_ms,
+           reinterpret(toInt32(if(resource_ms > union_ms, intDiv(covered_ms * union_ms, resource_ms), covered_ms)), 'Decimal(9, 3)') AS covered_seconds,
            reinterpret(toInt32(cpu_raw), 'Decimal(9, 4)') AS cpu_pct_avg, cpu_pct_max, memory_actual_bytes_avg, memory_rss_bytes_avg, memory_usable_bytes_avg,
-           reinterpret(toInt128(if(resource_ms > 1000 * {width:UInt32}, intDiv(memory_actual_bytes_ms * 1000 * {width:UInt32}, resource_ms), memory_actual_bytes_ms)), 'Decimal(38, 3)') AS memory_actual_byte_seconds
+           reinterpret(toInt128(if(resource_ms > union_ms, intDiv(memory_actual_bytes_ms * union_ms, resource_ms), memory_actual_bytes_ms)), 'Decimal(38, 3)') AS memory_actual_byte_seconds
     FROM (
         SELECT slot, region, instance_uuid, project_id, user_id, flavor_name, vcpus, image_id,
                argMax(s.instance_name, order_key) AS instance_name, argMax(s.host, order_key) AS host,
-               toUInt32(count()) AS samples, toUInt32(sum(slot = last_slot)) AS samples_ended, sum(weight) AS covered_ms,
+               toUInt32(count()) AS samples, toUInt32(sum(slot = last_slot)) AS samples_ended, sum(weight) AS covered_ms, intervalLengthSumState(lo, hi) AS intervals,
                intDiv(if(covered_ms > 0, sum(cpu * weight), sum(cpu)) * 100, if(covered_ms > 0, covered_ms, count())) AS cpu_raw, max(s.cpu_pct) AS cpu_pct_max,
                sum(toUInt128(ifNull(s.memory_actual_bytes, 0)) * weight) AS memory_actual_bytes_ms, average(memory_actual_bytes_ms, sum(if(isNull(s.memory_actual_bytes), 0, weight)), sum(toUInt128(ifNull(s.memory_actual_bytes, 0))), count(s.memory_actual_bytes)) AS memory_actual_bytes_avg,
                sum(toUInt128(ifNull(s.memory_rss_bytes, 0)) * weight) AS memory_rss_bytes_ms, average(memory_rss_bytes_ms, sum(if(isNull(s.memory_rss_bytes), 0, weight)), sum(toUInt128(ifNull(s.memory_rss_bytes, 0))), count(s.memory_rss_bytes)) AS memory_rss_bytes_avg,

@@ -54,6 +54,7 @@ func (p produced) identity() string {
 type accumulator struct {
 	row     TierRow
 	covered int64
+	spans   [][2]int64 // that covered is the sum of
 	last    produced
 	deltas  map[string]*big.Int
 	gauges  map[string]*gaugeSum
@@ -91,6 +92,7 @@ func directTier(samples []produced, width int64, byteSeconds []string) []TierRow
 				a.row.Ended++
 			}
 			a.covered += hi - lo
+			a.spans = append(a.spans, [2]int64{lo, hi})
 			if a.last.At.IsZero() || !p.At.Before(a.last.At) {
 				a.last = p
 			}
@@ -120,21 +122,22 @@ func directTier(samples []produced, width int64, byteSeconds []string) []TierRow
 			}
 		}
 	}
-	totals := map[string]int64{} // covered per resource and bucket
+	totals, spans := map[string]int64{}, map[string][][2]int64{} // per resource and bucket
 	total := func(r TierRow) string {
 		return r.Bucket.String() + "|" + r.Region + "|" + r.Instance + "|" + r.Resource
 	}
 	for _, a := range rows {
 		totals[total(a.row)] += a.covered
+		spans[total(a.row)] = append(spans[total(a.row)], a.spans...)
 	}
 	var out []TierRow
 	for _, a := range rows {
-		of := totals[total(a.row)]
+		of, once := totals[total(a.row)], union(spans[total(a.row)])
 		capped := func(v *big.Int) *big.Int {
-			if of <= width {
+			if of == once {
 				return v
 			}
-			return new(big.Int).Div(new(big.Int).Mul(v, big.NewInt(width)), big.NewInt(of))
+			return new(big.Int).Div(new(big.Int).Mul(v, big.NewInt(once)), big.NewInt(of))
 		}
 		a.row.Covered = milli(capped(big.NewInt(a.covered)))
 		a.row.Name, a.row.Host = a.last.InstanceName, a.last.Host
@@ -170,6 +173,19 @@ func directTier(samples []produced, width int64, byteSeconds []string) []TierRow
 	}
 	sortRows(out)
 	return out
+}
+
+// union is the time that intervals cover together, each moment once.
+func union(spans [][2]int64) (length int64) {
+	slices.SortFunc(spans, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	reached := int64(-1 << 62)
+	for _, s := range spans {
+		if from := max(s[0], reached); s[1] > from {
+			length += s[1] - from
+			reached = s[1]
+		}
+	}
+	return length
 }
 
 // part is the share of v that falls into [lo, hi) of [begin, end).
