@@ -133,6 +133,11 @@ func (s *Server) status(ctx context.Context, c *call) (any, error) {
 		Scopes   []json.RawMessage `json:"scopes"`
 		Failures []json.RawMessage `json:"failures"`
 		Late     []json.RawMessage `json:"late"`
+		States   map[string]struct {
+			Active bool   `json:"active"`
+			Name   string `json:"name,omitempty"`
+			Domain string `json:"domain,omitempty"`
+		} `json:"scope_states"`
 	}
 	if err := json.Unmarshal(raw, &all); err != nil {
 		return nil, err
@@ -147,9 +152,12 @@ func (s *Server) status(ctx context.Context, c *call) (any, error) {
 			open = append(open, x)
 		}
 	}
-	late := ofScope(all.Late, c.id.Project)
+	late, states := ofScope(all.Late, c.id.Project), map[string]any{}
+	if own, ok := all.States[c.id.Project]; ok {
+		states[c.id.Project] = own
+	}
 	return map[string]any{"scopes": ofScope(all.Scopes, c.id.Project), "failures": ofScope(all.Failures, c.id.Project), "late": late, "late_findings": len(late),
-		"schedules": open, "jobs": []any{}, "waiting": []any{}, "due_periods": 0}, nil
+		"schedules": open, "jobs": []any{}, "waiting": []any{}, "scope_states": states}, nil
 }
 
 // ofScope are the objects whose scope is the one named.

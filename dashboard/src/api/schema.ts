@@ -755,7 +755,8 @@ export interface components {
         };
         /**
          * @description Everything `ratebatch status --late --output json` says. With a project's token: scopes, failures, late and
-         *     schedules of that project only, and no jobs, hosts or warnings.
+         *     schedules of that project only, its scope's state, and no jobs, hosts or warnings; how many periods are due is not
+         *     counted for one project.
          */
         RatingStatus: {
             scopes: {
@@ -778,7 +779,7 @@ export interface components {
                 hint?: string;
                 last_success: components["schemas"]["Time"];
             }[] | null;
-            due_periods: number;
+            due_periods?: number;
             waiting: Record<string, never>[] | null;
             /** @description why rate would stop */
             note?: string;
@@ -791,6 +792,14 @@ export interface components {
             expired_periods?: number;
             outdated?: Record<string, never>[];
             ingest?: Record<string, never>;
+            /** @description scopes that were named, enabled or disabled */
+            scope_states?: {
+                [key: string]: {
+                    active: boolean;
+                    name?: string;
+                    domain?: string;
+                };
+            };
         };
         Run: {
             /** Format: uuid */

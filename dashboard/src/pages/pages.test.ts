@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { hits } from "../ui/search";
+import { behindFirst } from "./behind";
 import { everyDay } from "./costs";
 import { request } from "./quote";
 
@@ -30,4 +31,14 @@ it("what is found opens its page and keeps the range; names stay text", () => {
     ["Projects", "p&1", "/costs?project=p%261&group=metric"],
     ["Hosts", "x.example", "/nodes?region=R&host=x.example&range=24h"],
   ]);
+});
+
+it("neither a currency of the past nor a disabled scope is furthest behind", () => {
+  const row = (scope: string, currency: string, rated_until: string) => ({ scope, currency, rated_until });
+  const rows = [row("a", "EUR", "2026-07-01T00:00:00Z"), row("a", "USD", "2026-11-30T10:00:00Z"), row("b", "USD", "2026-11-29T08:00:00Z"), row("off", "EUR", "2026-03-01T00:00:00Z")];
+  const got = behindFirst(rows, { off: { active: false }, a: { active: true } });
+  expect(got.behind).toBe("2026-11-29T08:00:00Z");
+  expect(got.rows.map((x) => `${x.scope} ${x.currency}`)).toEqual(["b USD", "a USD", "off EUR", "a EUR"]);
+  expect(behindFirst(rows.slice(3), { off: { active: false } }).behind).toBeUndefined();
+  expect(behindFirst([], {})).toEqual({ rows: [], behind: undefined });
 });

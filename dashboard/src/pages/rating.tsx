@@ -8,6 +8,7 @@ import { count, plural } from "../format/units";
 import { to } from "../router";
 import { useShared } from "../settings";
 import { Dec, Empty, Head, Link, Loaded, Mark, Moment, Panel, Tile } from "../ui/parts";
+import { behindFirst } from "./behind";
 import { ExportsTab, LateTab, MonthsTab, RunsTab, SchedulesTab, UnpricedTab } from "./ratingtabs";
 
 const tabs = [
@@ -100,10 +101,9 @@ function Scopes() {
         const outdated = (s.outdated ?? []) as unknown as Outdated[];
         const ingest = (s.ingest ?? {}) as Ingest;
         const states = ((s as { scope_states?: States }).scope_states ?? {}) as States;
-        const scopes = [...(s.scopes ?? [])].sort((a, b) => (a.rated_until < b.rated_until ? -1 : a.rated_until > b.rated_until ? 1 : a.scope < b.scope ? -1 : 1));
+        const { rows: scopes, behind } = behindFirst(s.scopes ?? [], states);
         const digits = Math.max(2, ...scopes.map((x) => fractionDigits(x.price)));
         const now = session ? new Date(Math.max(Date.parse(session.now), Date.now())) : new Date();
-        const behind = scopes[0]?.rated_until;
         const unpriced = scopes.reduce((n, x) => n + x.unpriced + x.rejected, 0);
         const silent = ingest.silent_hosts ?? [];
         const notes: [string, string][] = [
@@ -119,8 +119,8 @@ function Scopes() {
         return (
           <>
             <div className="tiles">
-              <Tile name="Due periods" value={count(s.due_periods)} note={s.oldest_due ? <>oldest {s.oldest_due.slice(0, 10)}</> : "nothing waits for rate"} />
-              <Tile name="Furthest behind" value={behind ? lag(behind, now) : "\u2013"} note={behind ? <>rated until <Moment at={behind} /></> : "nothing is rated yet"} />
+              {s.due_periods === undefined ? null : <Tile name="Due periods" value={count(s.due_periods)} note={s.oldest_due ? <>oldest {s.oldest_due.slice(0, 10)}</> : "nothing waits for rate"} />}
+              <Tile name="Furthest behind" value={behind ? lag(behind, now) : "\u2013"} note={behind ? <>rated until <Moment at={behind} /></> : scopes.length > 0 ? "no scope is rated any more" : "nothing is rated yet"} />
               <Tile name="Late findings" value={count(s.late_findings)} note={s.late_findings > 0 ? <Link to="/rating/late">what they are worth</Link> : "no usage arrived behind its commit"} />
               <Tile name="Without a price" value={count(unpriced)} note={unpriced > 0 ? <Link to="/rating/unpriced">which and why</Link> : "every line has a price"} />
               {s.ingest ? <Tile name="Silent hosts" value={count(silent.length)} note={silent[0] ? <Link to={to(["nodes"], { region: silent[0].region, host: silent[0].host })}>{silent[0].host}{silent.length > 1 ? " and others" : ""}</Link> : "all send samples"} /> : null}

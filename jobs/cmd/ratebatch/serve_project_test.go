@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -34,6 +35,9 @@ func TestServeProjectTokenSeesItsProjectOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	flags := cloud(t, "20", plan)
+	for _, project := range []string{"project-0001", "project-0002"} {
+		must(t, append(flags, "scopes", "disable", project, "--reason", "does not pay")...)
+	}
 	file := filepath.Join(t.TempDir(), "tokens")
 	all, line, err := web.NewToken("all", "")
 	if err != nil {
@@ -105,6 +109,15 @@ func TestServeProjectTokenSeesItsProjectOnly(t *testing.T) {
 	_, _, text := s.ask(t, http.MethodGet, "/api/v1/costs/download?format=csv", "")
 	if bytes.Contains(text, []byte("project-0002")) || !bytes.Contains(text, []byte("project-0001")) {
 		t.Errorf("download of one project's token: %.500s", text)
+	}
+	// The project's own state is told, without who changed it and why; what is not counted for it is not given as zero.
+	var standing map[string]json.RawMessage
+	s.get(t, "/api/v1/rating/status", &standing)
+	if states := string(standing["scope_states"]); states != `{"project-0001":{"active":false}}` {
+		t.Errorf("scope states: %s", states)
+	}
+	if due, ok := standing["due_periods"]; ok {
+		t.Errorf("due periods of one project: %s", due)
 	}
 	// A token that is taken out of the file is refused without a restart.
 	if err := os.WriteFile(file, []byte(line+"\n"), 0o600); err != nil {

@@ -43,7 +43,7 @@ type status struct {
 // scopeStatus is how far a scope is rated, and what keeps it from going on.
 type scopeStatus struct {
 	store.ScopeStatus
-	Lag       float64 `json:"lag_seconds"` // since its last rated period ended
+	Lag       float64 `json:"lag_seconds"` // since its last rated period ended, in whichever currency
 	LastError string  `json:"last_error,omitempty"`
 }
 
@@ -51,8 +51,12 @@ type scopeStatus struct {
 // be rated yet is listed too.
 func scopeStatuses(rated []store.ScopeStatus, failures []store.ScopeFailure, now time.Time) []scopeStatus {
 	out := make([]scopeStatus, 0, len(rated))
+	until := map[string]time.Time{}
 	for _, s := range rated {
-		out = append(out, scopeStatus{ScopeStatus: s, Lag: now.Sub(s.RatedUntil).Seconds()})
+		until[s.Scope] = ratebatch.Later(s.RatedUntil, until[s.Scope])
+	}
+	for _, s := range rated {
+		out = append(out, scopeStatus{ScopeStatus: s, Lag: now.Sub(until[s.Scope]).Seconds()})
 	}
 	for _, f := range failures {
 		i := slices.IndexFunc(out, func(s scopeStatus) bool { return s.Scope == f.Scope })
