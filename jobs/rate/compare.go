@@ -39,8 +39,10 @@ type Amount struct {
 // WhatIf prices the stored usage of [from, to) by each side, in one query, and
 // writes nothing. Prices of tiers are those of what an account used in the month,
 // to the same digits as its lines but for their rounding (less than 1e-18 a line);
-// the window must then begin with a month. Minimums and caps count for months
-// that the window holds to their end.
+// the window must then begin with a month. Discounts are those of each period.
+// Minimums and caps count for months that lie in the window as a whole. A window
+// that begins before what the tiers still hold is a HaltError: usage that expired
+// would count as none.
 func (j *Job) WhatIf(ctx context.Context, sides []Side, from, to time.Time) ([][]Amount, error) {
 	if err := j.Options.Validate(); err != nil {
 		return nil, err
@@ -66,13 +68,12 @@ func (j *Job) WhatIf(ctx context.Context, sides []Side, from, to time.Time) ([][
 		defer rows.Close()
 		for rows.Next() {
 			var side uint8
-			var slot uint32
 			var sum whatIfSum
-			if err := rows.Scan(&side, &sum.metric, &sum.scope, &sum.month, &sum.rule, &slot, &sum.amount); err != nil {
+			if err := rows.Scan(&side, &sum.metric, &sum.scope, &sum.month, &sum.rule, &sum.slot, &sum.stretch, &sum.amount); err != nil {
 				return nil, err
 			}
 			sum.month = sum.month.UTC()
-			all[side].add(sum, int(slot))
+			all[side].add(sum)
 		}
 		if err := rows.Err(); err != nil {
 			return nil, err
@@ -83,22 +84,34 @@ func (j *Job) WhatIf(ctx context.Context, sides []Side, from, to time.Time) ([][
 		if err := w.priceInGo(ctx); err != nil {
 			return nil, fmt.Errorf("%s: %w", sides[i].Name, err)
 		}
-		out[i] = w.amounts(to)
+		w.priceTiers()
+		out[i] = w.amounts()
 	}
 	return out, nil
 }
 
 // whatIf is one side under way.
 type whatIf struct {
-	pricer *pricer
-	plan   *plan.Plan
-	sums   map[Amount]decimal.Decimal // by all but the price
+	pricer    *pricer
+	plan      *plan.Plan
+	discounts []store.DiscountRule
+	edges     []time.Time // between two of them no rule and no discount begins or ends: a stretch
+	sums      map[stretched]decimal.Decimal
+	tiered    []whatIfSum
 }
 
-// whatIfSum is one row of the query: money, or of tiers an account's quantity.
+// stretched is an Amount without its price, of the periods of one stretch.
+type stretched struct {
+	Amount
+	stretch uint32 // how many edges lie at or before the periods' begin
+}
+
+// whatIfSum is one row of the query: money, or of tiers an account's quantity,
+// where rule is the account and slot says what prices it.
 type whatIfSum struct {
 	metric, scope, rule string
 	month               time.Time
+	slot, stretch       uint32
 	amount              decimal.Decimal
 }
 
@@ -114,8 +127,23 @@ func (j *Job) whatIf(ctx context.Context, side Side, from, to time.Time) (*whatI
 	if err != nil {
 		return nil, err
 	}
+	since, err := j.Store.UsageSince(ctx, side.Metrics, j.Options.Now, j.Options.Period)
+	if err != nil {
+		return nil, err
+	}
+	if from.Before(since) {
+		return nil, &ratebatch.HaltError{Period: ratebatch.Period{Begin: from, End: ratebatch.Earlier(to, since)},
+			Err:  fmt.Errorf("the tiers hold usage from %s on only: an empty answer would not mean zero usage", since.Format(time.RFC3339)),
+			Hint: "look at usage from then on (--from, --month); 'ratebatch migrate --retention hourly=…' keeps what comes longer"}
+	}
 	p.everything = true
-	w := &whatIf{pricer: p, plan: p.planOf[v.Digest], sums: map[Amount]decimal.Decimal{}}
+	w := &whatIf{pricer: p, plan: p.planOf[v.Digest], discounts: p.discounts(), edges: p.boundaries(), sums: map[stretched]decimal.Decimal{}}
+	for _, d := range w.discounts {
+		w.edges = append(w.edges, d.From, d.To)
+	}
+	slices.SortFunc(w.edges, time.Time.Compare)
+	w.edges = slices.CompactFunc(w.edges, time.Time.Equal)
+	w.edges = slices.DeleteFunc(w.edges, func(t time.Time) bool { return !t.After(from) || !t.Before(to) })
 	if w.plan.HasTiers() && !j.Options.Calendar.MonthAt(from).From.Equal(from) {
 		return nil, &ratebatch.ConfigError{Err: fmt.Errorf("--from %s: the plan has tiers, which count from the begin of a month", from.Format(time.RFC3339)), Hint: "begin the window with a month"}
 	}
@@ -125,6 +153,11 @@ func (j *Job) whatIf(ctx context.Context, side Side, from, to time.Time) (*whatI
 // selects are the side's part of the query.
 func (w *whatIf) selects(side int) []string {
 	zone := sqltext.String(w.pricer.attempt.pass.job.Options.Calendar.Zone().String())
+	edges := make([]string, len(w.edges))
+	for i, e := range w.edges {
+		edges[i] = fmt.Sprint(e.Unix())
+	}
+	stretch := fmt.Sprintf("toUInt32(arrayCount(e -> toUnixTimestamp(begin) >= e, [%s]::Array(UInt32))) AS stretch_", strings.Join(edges, ", "))
 	var out []string
 	for _, mp := range w.pricer.metrics {
 		if mp.rows == 0 {
@@ -137,34 +170,62 @@ func (w *whatIf) selects(side int) []string {
 		head := fmt.Sprintf("SELECT toUInt8(%d) AS side_, %s AS metric_, toString(scope) AS scope_, toStartOfMonth(begin, %s) AS month_", side, sqltext.String(mp.metric.Name), zone)
 		if mp.tiers != nil {
 			e := mp.tiers.expression
-			out = append(out, fmt.Sprintf("%s, account_ AS rule_, toUInt32(t_) AS slot_, sum(toDecimal256(greatest(qty, toDecimal128(0, 18)), 18)) AS amount_\nFROM (SELECT *, %s FROM (%s))\nWHERE %s\nGROUP BY scope_, month_, rule_, slot_",
-				head, e.Inner, usage, e.Guard))
+			out = append(out, fmt.Sprintf("%s, account_ AS rule_, toUInt32(t_) AS slot_, %s, sum(toDecimal256(greatest(qty, toDecimal128(0, 18)), 18)) AS amount_\nFROM (SELECT *, %s FROM (%s))\nWHERE %s\nGROUP BY scope_, month_, rule_, slot_, stretch_",
+				head, stretch, e.Inner, usage, e.Guard))
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s, toString(rule) AS rule_, toUInt32(0) AS slot_, sum(toDecimal256(price, 18)) AS amount_\nFROM (SELECT scope, begin, qty, %s FROM (SELECT *, %s FROM (%s)) WHERE %s)\nGROUP BY scope_, month_, rule_",
-			head, mp.expression.Columns, mp.expression.Inner, usage, mp.expression.Guard))
+		out = append(out, fmt.Sprintf("%s, toString(rule) AS rule_, toUInt32(0) AS slot_, %s, sum(toDecimal256(price, 18)) AS amount_\nFROM (SELECT scope, begin, qty, %s FROM (SELECT *, %s FROM (%s)) WHERE %s)\nGROUP BY scope_, month_, rule_, stretch_",
+			head, stretch, mp.expression.Columns, mp.expression.Inner, usage, mp.expression.Guard))
 	}
 	return out
 }
 
+// stretchAt is the stretch that periods beginning at t lie in.
+func (w *whatIf) stretchAt(t time.Time) uint32 {
+	n := 0
+	for n < len(w.edges) && !t.Before(w.edges[n]) {
+		n++
+	}
+	return uint32(n)
+}
+
+func (s whatIfSum) key() stretched {
+	return stretched{Amount{Scope: s.scope, Month: s.month, Metric: s.metric, Rule: s.rule}, s.stretch}
+}
+
 // add takes in a row of the query.
-func (w *whatIf) add(s whatIfSum, slot int) {
-	key := Amount{Scope: s.scope, Month: s.month, Metric: s.metric, Rule: s.rule}
-	if slot == 0 {
-		w.sums[key] = w.sums[key].Add(s.amount)
+func (w *whatIf) add(s whatIfSum) {
+	if s.slot > 0 {
+		w.tiered = append(w.tiered, s)
 		return
 	}
-	for _, mp := range w.pricer.metrics {
-		if mp.metric.Name != s.metric {
-			continue
+	key := s.key()
+	w.sums[key] = w.sums[key].Add(s.amount)
+}
+
+// priceTiers prices what accounts used, stretch after stretch: what they used in
+// one costs what the month comes to with it less what it comes to without it, by
+// the tariff of the stretch.
+func (w *whatIf) priceTiers() {
+	slices.SortStableFunc(w.tiered, func(a, b whatIfSum) int { return cmp.Compare(a.stretch, b.stretch) })
+	drawn := map[Amount]decimal.Decimal{} // by account
+	for _, s := range w.tiered {
+		i := slices.IndexFunc(w.pricer.metrics, func(mp *metricPricer) bool { return mp.metric.Name == s.metric })
+		tariffs := w.pricer.metrics[i].tiers.expression.Tariffs()
+		if int(s.slot) > len(tariffs) {
+			continue // skipped, rejected or unpriced: no money, and nothing that counts
 		}
-		tariffs := mp.tiers.expression.Tariffs()
-		if slot > len(tariffs) {
-			return // skipped, rejected or unpriced: no money
-		}
-		for rule, price := range tariffs[slot-1].Month(s.amount) {
+		key := s.key()
+		before := drawn[key.Amount]
+		now := before.Add(s.amount)
+		drawn[key.Amount] = now
+		for rule, price := range tariffs[s.slot-1].Month(now) {
 			key.Rule = rule
 			w.sums[key] = w.sums[key].Add(price)
+		}
+		for rule, price := range tariffs[s.slot-1].Month(before) {
+			key.Rule = rule
+			w.sums[key] = w.sums[key].Sub(price)
 		}
 	}
 }
@@ -192,7 +253,7 @@ func (w *whatIf) priceInGo(ctx context.Context) error {
 			}
 			x.Attributes = mp.metric.WithImplied(x.Attributes, x.Scope, x.Begin)
 			r := p.windowAt(x.Begin).evaluator.Price(&x)
-			key := Amount{Scope: x.Scope, Month: p.attempt.pass.job.Options.Calendar.MonthAt(x.Begin).Date, Metric: x.Metric, Rule: r.Rule}
+			key := stretched{Amount{Scope: x.Scope, Month: p.attempt.pass.job.Options.Calendar.MonthAt(x.Begin).Date, Metric: x.Metric, Rule: r.Rule}, w.stretchAt(x.Begin)}
 			w.sums[key] = w.sums[key].Add(r.Price)
 		}
 		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
@@ -203,55 +264,51 @@ func (w *whatIf) priceInGo(ctx context.Context) error {
 }
 
 // amounts are the sums with discounts, minimums and caps, in a fixed order.
-func (w *whatIf) amounts(to time.Time) []Amount {
-	job := w.pricer.attempt.pass.job
-	type account struct {
-		scope string
-		month time.Time
+func (w *whatIf) amounts() []Amount {
+	options, window := w.pricer.attempt.pass.job.Options, w.pricer.attempt.ids
+	sums := map[Amount]decimal.Decimal{}
+	totals := map[Amount]decimal.Decimal{} // by scope and month
+	count := func(of Amount, price decimal.Decimal) {
+		sums[of] = sums[of].Add(price)
+		// Who stays within the allowance pays the minimum all the same.
+		account := Amount{Scope: of.Scope, Month: of.Month}
+		totals[account] = totals[account].Add(price)
 	}
-	totals := map[account]decimal.Decimal{}
-	perMetric := map[Amount]decimal.Decimal{}
-	var out []Amount
+	perMetric := map[stretched]decimal.Decimal{}
 	for key, price := range w.sums {
-		if price.IsZero() {
-			// Who stays within the allowance pays the minimum all the same.
-			a := account{key.Scope, key.Month}
-			totals[a] = totals[a].Add(price)
-			continue
-		}
-		key.Price = price
-		out = append(out, key)
-		key.Rule, key.Price = "", decimal.Decimal{}
+		count(key.Amount, price)
+		key.Rule = ""
 		perMetric[key] = perMetric[key].Add(price)
-		a := account{key.Scope, key.Month}
-		totals[a] = totals[a].Add(price)
 	}
-	rules := w.pricer.discounts()
 	for key, price := range perMetric {
-		i := slices.IndexFunc(rules, func(r store.DiscountRule) bool {
-			m := job.Options.Calendar.Named(key.Month)
-			return !r.From.After(m.From) && r.To.After(m.From) && (r.Metric == "" || r.Metric == key.Metric) && (r.Scope == "" || r.Scope == key.Scope)
-		})
-		if i < 0 {
-			continue
+		begin := window.From
+		if key.stretch > 0 {
+			begin = w.edges[key.stretch-1]
 		}
-		off := hashmap.Round(price.Mul(rules[i].Rate))
-		out = append(out, Amount{key.Scope, key.Month, plan.DiscountMetric, rules[i].ID, off})
-		a := account{key.Scope, key.Month}
-		totals[a] = totals[a].Add(off)
+		i := slices.IndexFunc(w.discounts, func(r store.DiscountRule) bool {
+			return !begin.Before(r.From) && begin.Before(r.To) && (r.Metric == "" || r.Metric == key.Metric) && (r.Scope == "" || r.Scope == key.Scope)
+		})
+		if i >= 0 {
+			count(Amount{Scope: key.Scope, Month: key.Month, Metric: plan.DiscountMetric, Rule: w.discounts[i].ID}, hashmap.Round(price.Mul(w.discounts[i].Rate)))
+		}
 	}
 	for a, total := range totals {
-		m := job.Options.Calendar.Named(a.month)
-		if m.To.After(to) {
-			continue // the month goes on
+		m := options.Calendar.Named(a.Month)
+		if m.From.Before(window.From) || m.To.After(window.To) {
+			continue // a part of a month says nothing of what the month comes to
 		}
-		charges := monthCharges(w.plan, ratebatch.PeriodAt(m.To.Add(-time.Second), job.Options.Period).Begin)
-		if more := closing(charges, a.scope, total); !more.IsZero() {
-			name := plan.MinimumMetric
-			if more.IsNegative() {
-				name = plan.CapMetric
-			}
-			out = append(out, Amount{a.scope, a.month, name, "", more})
+		charges := monthCharges(w.plan, ratebatch.PeriodAt(m.To.Add(-time.Second), options.Period).Begin)
+		a.Metric = plan.MinimumMetric
+		more := closing(charges, a.Scope, total)
+		if more.IsNegative() {
+			a.Metric = plan.CapMetric
+		}
+		sums[a] = more
+	}
+	var out []Amount
+	for a, price := range sums {
+		if a.Price = price; !price.IsZero() {
+			out = append(out, a)
 		}
 	}
 	slices.SortFunc(out, func(a, b Amount) int {

@@ -164,6 +164,16 @@ func (s *Store) OldestRatable(ctx context.Context, now time.Time, period time.Du
 	return oldest, keep, nil
 }
 
+// UsageSince is the begin of the first period from which on the tiers that a
+// metric set reads have all usage for sure; zero where nothing expires.
+func (s *Store) UsageSince(ctx context.Context, v Version, now time.Time, period time.Duration) (time.Time, error) {
+	since, err := s.usageSince(ctx, &v, now, period, map[string]time.Time{})
+	if err != nil || since.IsZero() {
+		return time.Time{}, err
+	}
+	return ratebatch.BeginFrom(since, period), nil
+}
+
 // usageSince is from when on the tiers that a metric set reads have all their
 // rows; zero if nothing goes.
 func (s *Store) usageSince(ctx context.Context, v *Version, now time.Time, period time.Duration, kept map[string]time.Time) (time.Time, error) {
