@@ -338,11 +338,27 @@ type Comparison struct {
 	// projects stay within, and that 95 of 100 do.
 	P50 *decimal.Decimal `json:"p50,omitempty"`
 	P95 *decimal.Decimal `json:"p95,omitempty"`
+	// What the plans hold that usage of the window does not show, or not all of.
+	NotJudged []string `json:"not_judged"`
+}
+
+// NotJudged names what a plan holds that a what-if of [from, to) does not show as
+// it will be: what begins or ends to hold after from, and the minimums and caps if
+// from and to do not bound whole months.
+func NotJudged(x *plan.Plan, c ratebatch.Calendar, from, to time.Time) []string {
+	out := x.DatedAfter(from)
+	if c.MonthAt(from).From.Equal(from) && c.MonthAt(to).From.Equal(to) {
+		return out
+	}
+	for _, charge := range x.Charges {
+		out = append(out, fmt.Sprintf("%s %s, which is of whole months", charge.Kind, charge.ID))
+	}
+	return out
 }
 
 // Compare sets two sides' amounts against each other.
 func Compare(from, to time.Time, before, after []Amount) Comparison {
-	c := Comparison{From: from, To: to}
+	c := Comparison{From: from, To: to, NotJudged: []string{}}
 	by := func(name func(Amount) string) []Change {
 		changes := map[string]*Change{}
 		for i, list := range [][]Amount{before, after} {

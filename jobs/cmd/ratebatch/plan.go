@@ -61,7 +61,10 @@ func (p *program) planDiffCmd(v versioned) *cobra.Command {
 		Short: "Show what changed between two plans, and what that would have cost",
 		Long: `Diff compares two plans, each the number of a version or a file. With --rated it
 also rates the stored usage of a window by both and shows the difference by
-project, metric and rule; it writes nothing.
+project, metric and rule; it writes nothing. What the plans hold that this usage
+does not show is named, and --max-change then exits 2: rules, tiers, discounts and
+charges that begin or end to hold after the window begins, and minimums and caps
+where the window is not one of whole months.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch plan diff 1 2

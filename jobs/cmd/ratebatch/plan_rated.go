@@ -8,6 +8,7 @@ import (
 	"html"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -155,10 +156,23 @@ func (p *program) compareRated(ctx context.Context, s *store.Store, plans [2]sto
 	if err != nil {
 		return rate.Comparison{}, err
 	}
-	return rate.Compare(from, to, amounts[0], amounts[1]), nil
+	c := rate.Compare(from, to, amounts[0], amounts[1])
+	for i, side := range sides {
+		parsed, err := plan.Parse(names[i], []byte(side.Plan.Body))
+		if err != nil {
+			return rate.Comparison{}, err
+		}
+		for _, what := range rate.NotJudged(parsed, job.Options.Calendar, from, to) {
+			if !slices.Contains(c.NotJudged, what) { // both plans may hold it
+				c.NotJudged = append(c.NotJudged, what)
+			}
+		}
+	}
+	return c, nil
 }
 
-// guard fails when prices change by more than was allowed.
+// guard fails when prices change by more than was allowed, or may do so without
+// being seen: a guard that passes must have judged all there is.
 func guard(c rate.Comparison, maxChange string) error {
 	if maxChange == "" {
 		return nil
@@ -168,6 +182,10 @@ func guard(c rate.Comparison, maxChange string) error {
 		return err
 	}
 	past := c.Past(percent)
+	if len(past) == 0 && len(c.NotJudged) > 0 {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("--max-change: usage of %s to %s does not show all that these do: %s", c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), some(c.NotJudged, 5)),
+			Hint: "look at the prices in a version of the plan without their dates ('ratebatch plan diff A B --rated') and in whole months, and leave out --max-change"}
+	}
 	if len(past) == 0 {
 		return nil
 	}
@@ -201,6 +219,12 @@ func (p *program) printComparison(c rate.Comparison, currency string) {
 	w.Flush()
 	if c.P50 != nil {
 		rowf(p.stdout, "\nhalf of the projects change by at most %s %%, 95 of 100 by at most %s %%\n", c.P50, c.P95)
+	}
+	if len(c.NotJudged) > 0 {
+		rowf(p.stdout, "\nwarning: this usage does not show all that these do:\n")
+		for _, what := range c.NotJudged {
+			rowf(p.stdout, "  %s\n", what)
+		}
 	}
 }
 
@@ -244,7 +268,8 @@ func (p *program) planSimulateCmd(v versioned) *cobra.Command {
 		Short: "Show what each project would pay next month by a plan, from last month's usage",
 		Long: `Simulate rates a month's stored usage by a plan, a file or the number of a
 version, beside the plan in force, and writes nothing to the database. Tiers,
-allowances, discounts, minimums and caps count as they would.
+allowances, discounts, minimums and caps count as they would. Rules count as they
+held in that month: what begins or ends to hold after its begin is named.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch plan simulate draft.yaml
