@@ -15,6 +15,7 @@ import (
 
 	"github.com/shopspring/decimal"
 
+	"github.com/ratebatch/ratebatch/ratebatch/expr"
 	"github.com/ratebatch/ratebatch/ratebatch/hashmap"
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
@@ -104,16 +105,21 @@ func (c *call) find(versions []store.Version, text string) (*store.Version, erro
 
 // parse reads a version's plan, without the rules of other projects for a
 // project's token.
-func (c *call) parse(v *store.Version) (*plan.Plan, error) {
+func (c *call) parse(ctx context.Context, v *store.Version) (*plan.Plan, error) {
 	p, err := plan.Parse(fmt.Sprintf("rate plan version %d", v.Version), []byte(v.Body))
 	if err != nil || c.id.Project == "" {
 		return p, err
 	}
-	return planOf(p, c.id.Project), nil
+	keys, err := ProjectKeys(ctx, c.store)
+	if err != nil {
+		return nil, err
+	}
+	return planOf(p, c.id.Project, keys), nil
 }
 
-// planOf is a plan without what is for other scopes only.
-func planOf(p *plan.Plan, scope string) *plan.Plan {
+// planOf is a plan without what is for other scopes only. The keys are those of
+// ProjectKeys.
+func planOf(p *plan.Plan, scope string, keys []string) *plan.Plan {
 	other := func(of string) bool { return of != "" && of != scope }
 	mappings := func(list []plan.Mapping) []plan.Mapping {
 		return slices.DeleteFunc(slices.Clone(list), func(m plan.Mapping) bool { return other(m.Scope) })
@@ -124,10 +130,12 @@ func planOf(p *plan.Plan, scope string) *plan.Plan {
 	out := *p
 	out.Description = ""
 	out.Modules = slices.DeleteFunc(slices.Clone(p.Modules), func(m plan.Module) bool { return other(m.Scope) })
-	out.Expressions = slices.DeleteFunc(slices.Clone(p.Expressions), func(e plan.Expression) bool { return other(e.Scope) || NamesProjects(e.When) || NamesProjects(e.Price) })
+	out.Expressions = slices.DeleteFunc(slices.Clone(p.Expressions), func(e plan.Expression) bool {
+		return other(e.Scope) || NamesProjects(e.When, keys) || NamesProjects(e.Price, keys)
+	})
 	out.Discounts = slices.DeleteFunc(slices.Clone(p.Discounts), func(d plan.Discount) bool { return other(d.Scope) })
 	out.Charges = slices.DeleteFunc(slices.Clone(p.Charges), func(x plan.Charge) bool { return other(x.Scope) })
-	if NamesProjects(p.Skip) {
+	if NamesProjects(p.Skip, keys) {
 		out.Skip = ""
 	}
 	out.Services = slices.Clone(p.Services)
@@ -135,28 +143,71 @@ func planOf(p *plan.Plan, scope string) *plan.Plan {
 		x := &out.Services[i]
 		x.Mappings, x.Thresholds = mappings(x.Mappings), thresholds(x.Thresholds)
 		x.Tiers = slices.DeleteFunc(slices.Clone(x.Tiers), func(t plan.Tiers) bool { return other(t.Scope) })
-		if NamesProjects(x.Skip) {
+		if NamesProjects(x.Skip, keys) {
 			x.Skip = ""
 		}
 		x.Fields = slices.Clone(x.Fields)
 		for j := range x.Fields {
 			f := &x.Fields[j]
 			f.Mappings, f.Thresholds = mappings(f.Mappings), thresholds(f.Thresholds)
-			f.Mappings = slices.DeleteFunc(f.Mappings, func(m plan.Mapping) bool { return OfOthers(plan.Rule{Field: f.Name, Value: m.Value}, scope) })
+			f.Mappings = slices.DeleteFunc(f.Mappings, func(m plan.Mapping) bool { return OfOthers(plan.Rule{Field: f.Name, Value: m.Value}, scope, keys) })
 		}
 	}
+	// A group that only rules of others are in is named after them, perhaps.
+	groups := map[string]bool{}
+	for r := range out.Rules() {
+		groups[r.Group] = true
+	}
+	out.Groups = slices.DeleteFunc(slices.Clone(p.Groups), func(g string) bool { return !groups[g] })
 	return &out
 }
 
-// OfOthers says whether a rule is other projects' only, or names one: values of
-// the field project_id are projects' ids.
-func OfOthers(r plan.Rule, project string) bool {
-	return r.Scope != "" && r.Scope != project || (r.Field == "project_id" || r.Field == "scope") && r.Value != project
+// ProjectKeys are the names of the attributes whose values are projects' ids:
+// those that plans call so, and by every metric set that was ever applied the keys
+// of scopes and the attributes read from the same columns, sorted.
+func ProjectKeys(ctx context.Context, s *store.Store) ([]string, error) {
+	versions, err := s.Versions(ctx, store.MetricVersions)
+	if err != nil {
+		return nil, err
+	}
+	keys := []string{"project_id", "scope"}
+	for i := range versions {
+		set, err := metric.Parse(fmt.Sprintf("metric set %d", versions[i].Version), []byte(versions[i].Body))
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range set.Metrics {
+			keys = append(keys, m.ScopeKey)
+			for _, a := range m.Attributes() {
+				if a.Column == m.ScopeKey {
+					keys = append(keys, a.Name)
+				}
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), nil
 }
 
-// NamesProjects says whether a condition may hold other projects' ids.
-func NamesProjects(text string) bool {
-	return strings.Contains(text, "scope") || strings.Contains(text, "project")
+// OfOthers says whether a rule is other projects' only, or names one: values of
+// the fields in keys, those of ProjectKeys, are projects' ids.
+func OfOthers(r plan.Rule, project string, keys []string) bool {
+	return r.Scope != "" && r.Scope != project || slices.Contains(keys, r.Field) && r.Value != project
+}
+
+// NamesProjects says whether a condition or a price may hold other projects' ids:
+// it looks at the scope or at an attribute of ProjectKeys, mentions projects, or
+// cannot be read.
+func NamesProjects(text string, keys []string) bool {
+	if text == "" {
+		return false
+	}
+	x, err := expr.Condition(text)
+	if err != nil {
+		x, err = expr.Number(text)
+	}
+	return err != nil || strings.Contains(text, "scope") || strings.Contains(text, "project") ||
+		slices.ContainsFunc(x.Attributes(), func(name string) bool { return slices.Contains(keys, name) })
 }
 
 func (s *Server) plan(ctx context.Context, c *call) (any, error) {
@@ -168,7 +219,7 @@ func (s *Server) plan(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.parse(v)
+	p, err := c.parse(ctx, v)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +300,7 @@ func (s *Server) planDiff(ctx context.Context, c *call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if of[i], err = c.parse(found); err != nil {
+		if of[i], err = c.parse(ctx, found); err != nil {
 			return nil, err
 		}
 		v[i] = c.version(found, inForce(versions, c.now))
@@ -367,6 +418,17 @@ func (s *Server) quote(ctx context.Context, c *call) (any, error) {
 			return nil, notFound("there is no such project")
 		}
 		q.Project = c.id.Project
+		keys, err := ProjectKeys(ctx, c.store)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range q.Items {
+			for _, key := range keys {
+				if of, ok := x.Attributes[key]; ok && of != q.Project {
+					return nil, notFound("there is no such project")
+				}
+			}
+		}
 	}
 	at := c.now.Truncate(time.Second)
 	if q.At != nil {

@@ -133,7 +133,11 @@ func explainLine(ctx context.Context, s *store.Store, id string, o explainOption
 	}
 	trace := evaluator.Explain(&hashmap.Point{Metric: line.Metric, Scope: line.Scope, Unit: line.Unit, Qty: line.Qty, Attributes: attributes, Begin: line.Begin})
 	if o.project != "" {
-		trace = ownTrace(trace, parsed, o.project, m)
+		keys, err := web.ProjectKeys(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		trace = ownTrace(trace, parsed, o.project, keys)
 	}
 	x := &explained{LineID: exporter.IDOf(line).String(), Region: line.Region, Scope: line.Scope, Begin: line.Begin, End: line.End, Metric: line.Metric, Resource: line.Resource,
 		Attributes: line.Attributes, Qty: line.Qty, Unit: line.Unit, Price: line.Price, Bucket: line.Bucket, Rule: line.Rule, Revision: line.Revision,
@@ -162,18 +166,16 @@ func explainLine(ctx context.Context, s *store.Store, id string, o explainOption
 }
 
 // ownTrace leaves out of a trace what it says of other projects: their rules,
-// and conditions that may name them. m is nil for a metric that is not known.
-func ownTrace(t hashmap.Trace, p *plan.Plan, project string, m *metric.Metric) hashmap.Trace {
-	t.Considered = slices.DeleteFunc(t.Considered, func(c hashmap.Considered) bool {
-		return web.OfOthers(c.Rule, project) || m != nil && c.Rule.Field == m.ScopeKey && c.Rule.Value != project
-	})
+// and conditions that may name them. The keys are those of web.ProjectKeys.
+func ownTrace(t hashmap.Trace, p *plan.Plan, project string, keys []string) hashmap.Trace {
+	t.Considered = slices.DeleteFunc(t.Considered, func(c hashmap.Considered) bool { return web.OfOthers(c.Rule, project, keys) })
 	for i, text := range t.Arithmetic {
-		if strings.HasPrefix(text, "skipped: ") && web.NamesProjects(text) {
+		if condition, skipped := strings.CutPrefix(text, "skipped: "); skipped && web.NamesProjects(condition, keys) {
 			t.Arithmetic[i] = "skipped: by a condition of the plan"
 		}
 		for _, e := range p.Expressions {
 			head := "expression " + e.ID + ": "
-			if !strings.HasPrefix(text, head) || !web.NamesProjects(e.When) && !web.NamesProjects(e.Price) {
+			if !strings.HasPrefix(text, head) || !web.NamesProjects(e.When, keys) && !web.NamesProjects(e.Price, keys) {
 				continue
 			}
 			if strings.HasPrefix(text, head+"not when ") {

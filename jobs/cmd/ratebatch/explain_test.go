@@ -9,6 +9,8 @@ import (
 
 	"github.com/ratebatch/ratebatch/ratebatch/engine"
 	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
+	"github.com/ratebatch/ratebatch/ratebatch/hashmap"
+	"github.com/ratebatch/ratebatch/ratebatch/plan"
 	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
 
@@ -152,5 +154,22 @@ expressions:
 		if !strings.Contains(string(body), part) {
 			t.Errorf("an operator is not told of %s: %s", part, body)
 		}
+	}
+}
+
+// What a trace says of other projects is left out by whatever name the metric sets
+// call projects, in rules and in expressions.
+func TestATraceNamesNoOtherProject(t *testing.T) {
+	p, err := plan.Parse("plan.yaml", []byte(`
+skip: groupby.tenant == "acme-corp"
+expressions: [{id: favour, when: 'groupby.tenant == "acme-corp"', price: price * 0.5}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace := hashmap.Trace{Considered: []hashmap.Considered{{Rule: plan.Rule{ID: "m1", Field: "tenant", Value: "acme-corp"}}, {Rule: plan.Rule{ID: "m2", Field: "tenant", Value: "initech"}}},
+		Arithmetic: []string{"skipped: " + p.Skip, "expression favour: not when " + p.Expressions[0].When, "skipped: groupby.flavor == \"m1\""}}
+	got := ownTrace(trace, p, "initech", []string{"project_id", "scope", "tenant"})
+	if text := fmt.Sprint(got); strings.Contains(text, "acme") || len(got.Considered) != 1 || got.Considered[0].Rule.ID != "m2" || !strings.Contains(text, "flavor") {
+		t.Errorf("%+v", got)
 	}
 }
