@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -16,7 +15,6 @@ import (
 	"github.com/shopspring/decimal"
 
 	"github.com/ratebatch/ratebatch/ratebatch/expr"
-	"github.com/ratebatch/ratebatch/ratebatch/hashmap"
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
@@ -367,122 +365,6 @@ func PlanInForce(ctx context.Context, s *store.Store, at time.Time) (*plan.Plan,
 	}
 	p, err := plan.Parse(fmt.Sprintf("rate plan version %d", v.Version), []byte(v.Body))
 	return p, v, err
-}
-
-type quoteRequest struct {
-	Project string      `json:"project"`
-	At      *time.Time  `json:"at"`
-	Items   []quoteItem `json:"items"`
-}
-
-type quoteItem struct {
-	Metric     string            `json:"metric"`
-	Qty        string            `json:"qty"`
-	Unit       string            `json:"unit,omitempty"`
-	Attributes map[string]string `json:"attributes,omitempty"`
-}
-
-type quoteAnswer struct {
-	Project  string          `json:"project"`
-	At       time.Time       `json:"at"`
-	Version  uint32          `json:"plan_version"`
-	Currency string          `json:"currency"`
-	Items    []quotedItem    `json:"items"`
-	Total    decimal.Decimal `json:"total"`
-}
-
-type quotedItem struct {
-	quoteItem
-	Price  decimal.Decimal `json:"price"`
-	Bucket string          `json:"bucket"`
-	Reason string          `json:"reason"`
-	Rule   string          `json:"rule"`
-}
-
-// Bounds of a quote.
-const (
-	maxQuote = 100
-	maxBody  = 256 << 10
-)
-
-func (s *Server) quote(ctx context.Context, c *call) (any, error) {
-	var q quoteRequest
-	if err := c.body(&q); err != nil {
-		return nil, err
-	}
-	if len(q.Items) == 0 || len(q.Items) > maxQuote {
-		return nil, badRequest(fmt.Sprintf("%d items", len(q.Items)), fmt.Sprintf("send 1 to %d", maxQuote))
-	}
-	if c.id.Project != "" {
-		if q.Project != "" && q.Project != c.id.Project {
-			return nil, notFound("there is no such project")
-		}
-		q.Project = c.id.Project
-		keys, err := ProjectKeys(ctx, c.store)
-		if err != nil {
-			return nil, err
-		}
-		for _, x := range q.Items {
-			for _, key := range keys {
-				if of, ok := x.Attributes[key]; ok && of != q.Project {
-					return nil, notFound("there is no such project")
-				}
-			}
-		}
-	}
-	at := c.now.Truncate(time.Second)
-	if q.At != nil {
-		at = q.At.UTC()
-	}
-	p, v, err := PlanInForce(ctx, c.store, at)
-	if err != nil {
-		return nil, err
-	}
-	if p == nil {
-		return nil, notFound("no rate plan is in force at " + at.Format(time.RFC3339))
-	}
-	set, err := MetricsInForce(ctx, c.store, at)
-	if err != nil {
-		return nil, err
-	}
-	units := map[string]string{}
-	for i := range q.Items {
-		x := &q.Items[i]
-		if m, ok := set.Get(x.Metric); ok && x.Unit == "" {
-			x.Unit = m.Unit
-		}
-		if x.Unit != "" {
-			units[x.Metric] = x.Unit
-		}
-	}
-	evaluator, err := hashmap.Compile(p, hashmap.Options{Units: units})
-	if err != nil {
-		return nil, err
-	}
-	out := quoteAnswer{Project: q.Project, At: at, Version: v.Version, Currency: p.Currency, Items: []quotedItem{}}
-	for i, x := range q.Items {
-		qty, err := quantity(x.Qty)
-		if err != nil {
-			return nil, badRequest(fmt.Sprintf("item %d: quantity %q is no decimal", i+1, shorten(x.Qty)), "write it as 12.5, with at most 20 digits before and 18 behind the point")
-		}
-		attributes := x.Attributes
-		if m, ok := set.Get(x.Metric); ok {
-			attributes = m.WithImplied(attributes, q.Project, at)
-		}
-		r := evaluator.Price(&hashmap.Point{Metric: x.Metric, Scope: q.Project, Unit: x.Unit, Qty: qty, Attributes: attributes, Begin: at})
-		out.Items = append(out.Items, quotedItem{x, r.Price, string(r.Bucket), r.Reason, r.Rule})
-		out.Total = out.Total.Add(r.Price)
-	}
-	return out, nil
-}
-
-// quantity reads a decimal that rated lines could hold. 1e999999999 is one too,
-// but nobody uses that much.
-func quantity(text string) (decimal.Decimal, error) {
-	if len(text) > 64 {
-		return decimal.Zero, errors.New("too long")
-	}
-	return plan.ParseNumber(text, plan.LevelIntegerDigits, plan.LevelScale)
 }
 
 // body reads a JSON body with nothing unknown in it.

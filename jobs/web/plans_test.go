@@ -36,6 +36,8 @@ services:
         mappings: [{value: acme-corp, cost: "0.1234", group: acme-group}, {value: initech, cost: "0.9"}]
       - name: customer
         mappings: [{value: acme-corp, cost: "0.1235"}]
+discounts: [{percent: "10", id: acme-discount, scope: acme-corp}, {percent: "5", id: all}]
+charges: [{kind: cap, amount: "0.1236", scope: acme-corp}]
 expressions:
   - {id: favour, when: 'groupby.tenant == "acme-corp"', price: price * 0.5}
   - {id: sum, when: 'groupby.customer == "acme-corp"', price: price * 0.4}
@@ -99,7 +101,7 @@ func TestAProjectsPlanNamesNoOtherProject(t *testing.T) {
 			t.Errorf("quote with %s of another project: %s", key, text)
 		}
 	}
-	if text := ask(quote, `{"items":[{"metric":"instance","qty":"1","attributes":{"tenant":"initech"}}]}`, nil); !strings.Contains(text, `"price":"1"`) {
+	if text := ask(quote, `{"items":[{"metric":"instance","qty":"1","attributes":{"tenant":"initech"}}]}`, nil); !strings.Contains(text, `"price":"1"`) || !strings.HasSuffix(text, `"warnings":["discount all of 5 % on every metric is not part of a quote"]}`) {
 		t.Errorf("quote of its own: %s", text)
 	}
 }

@@ -237,12 +237,14 @@ type Rule struct {
 }
 
 // ValidAt says whether the rule holds for a period that begins at t.
-func (r *Rule) ValidAt(t time.Time) bool { return validAt(r.Start, r.End, t) }
+func (r *Rule) ValidAt(t time.Time) bool { return Holds(r.Start, r.End, t) }
 
 // ValidAt says whether the rule holds for a period that begins at t.
-func (e *Expression) ValidAt(t time.Time) bool { return validAt(e.Start, e.End, t) }
+func (e *Expression) ValidAt(t time.Time) bool { return Holds(e.Start, e.End, t) }
 
-func validAt(start, end, t time.Time) bool {
+// Holds says whether what begins to hold at start and ends at end, either of them
+// zero where it is open, holds for a period that begins at t.
+func Holds(start, end, t time.Time) bool {
 	return !t.Before(start) && (end.IsZero() || end.After(t))
 }
 

@@ -55,7 +55,7 @@ type TierStep struct {
 }
 
 // ValidAt says whether the tiers hold for a period that begins at t.
-func (t *Tiers) ValidAt(at time.Time) bool { return validAt(t.Start, t.End, at) }
+func (t *Tiers) ValidAt(at time.Time) bool { return Holds(t.Start, t.End, at) }
 
 // All are the tiers with the allowance as the first of them, which costs
 // nothing.

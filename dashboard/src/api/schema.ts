@@ -459,7 +459,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** What usage would cost, exactly. Writes nothing. */
+        /** What usage would cost, to the last digit; the answer's warnings say what a month's bill counts beside it. Writes nothing. */
         post: operations["quote"];
         delete?: never;
         options?: never;
@@ -1014,6 +1014,8 @@ export interface components {
             plan_version: number;
             currency: string;
             total: components["schemas"]["Decimal"];
+            /** @description what a month's bill counts beside the quote: discounts, minimum and cap, what tiers counted before */
+            warnings: string[];
             items: {
                 metric: string;
                 qty: components["schemas"]["Decimal"];

@@ -131,9 +131,22 @@ function Form({ metrics, projects }: { metrics: MetricList; projects: ProjectLis
         </form>
       </Panel>
       <Panel title="Quote" note={quote ? `by plan version ${quote.plan_version}` : "nothing is written or billed"} plain>
-        {error ? <Failure error={error} again={ask} /> : quote ? <Result quote={quote} /> : <Empty title="No quote yet">Fill in the form; the server reckons exactly as a bill would.</Empty>}
+        {error ? <Failure error={error} again={ask} /> : quote ? <><Result quote={quote} /><Warnings of={quote.warnings} /></> : <Empty title="No quote yet">Fill in the form; the server prices it by the plan in force.</Empty>}
       </Panel>
     </div>
+  );
+}
+
+/** Warnings say what a month's bill counts beside the quote. */
+export function Warnings({ of }: { of: string[] }) {
+  return of.length === 0 ? null : (
+    <ul className="steps">
+      {of.map((w) => (
+        <li key={w}>
+          <Mark kind="warn">{w}</Mark>
+        </li>
+      ))}
+    </ul>
   );
 }
 

@@ -46,3 +46,34 @@ func TestGuardsPassNothingThatTheyDoNotJudge(t *testing.T) {
 	}
 	b.must(append([]string{"plan", "apply", same, "--dry-run"}, guarded...)...)
 }
+
+// A quote prices as rating does: with the metric's unit and with the scope under its
+// key. What a month's bill counts beside it is said.
+func TestAQuotePricesAsRatingDoes(t *testing.T) {
+	b := newBilled(t)
+	b.must("plan", "apply", "--from", "2026-11-01", b.file("plan.yaml", `
+currency: EUR
+services:
+  - name: instance
+    fields: [{name: project_id, mappings: [{value: alpha, cost: "3"}]}]
+  - name: network.outgoing
+    tiers: [{id: egress, free: "10", steps: [{cost: "1"}]}]
+expressions: [{id: twice, metric: instance, when: unit == "instance" && groupby.month == "11", price: price * 2}]
+discounts: [{percent: "50", id: half, metric: instance}, {percent: "10", id: other, scope: beta}, {percent: "20", id: over, end: 2026-11-02}]
+charges: [{kind: minimum, amount: "500", id: least}, {kind: minimum, amount: "7", id: own, scope: alpha}, {kind: cap, amount: "900", id: most, scope: beta}]
+`))
+	b.rate()
+	hours := strings.TrimPrefix(b.text("SELECT concat('a', toString(sum(price))) FROM rated WHERE scope = 'alpha' AND metric = 'instance' AND begin >= '2026-11-30 20:00:00' AND begin < '2026-12-01 00:00:00'"), "a")
+	var q quoted
+	b.json(&q, "quote", "--scope", "alpha", "--metric", "instance", "--qty", "4", "--at", "2026-11-30T20:00:00Z")
+	if q.Total.String() != "24" || hours != "24" {
+		t.Errorf("quoted %s, rated %s, want 24", q.Total, hours)
+	}
+	if got, want := strings.Join(q.Warnings, "; "), "discount half of 50 % on instance is not part of a quote; minimum own of 7 a month is not part of a quote"; got != want {
+		t.Errorf("warnings: %s\nwant %s", got, want)
+	}
+	b.json(&q, "quote", "--metric", "network.outgoing", "--qty", "11", "--at", "2026-11-30T20:00:00Z")
+	if got, want := strings.Join(q.Warnings, "; "), "minimum least of 500 a month is not part of a quote; network.outgoing has tiers: each item is priced as the first usage of a month"; got != want {
+		t.Errorf("warnings: %s\nwant %s", got, want)
+	}
+}

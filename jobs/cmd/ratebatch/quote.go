@@ -14,6 +14,7 @@ import (
 	"github.com/shopspring/decimal"
 	"github.com/spf13/cobra"
 
+	"github.com/ratebatch/ratebatch/jobs/web"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/hashmap"
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
@@ -47,7 +48,7 @@ type quoted struct {
 	Currency string          `json:"currency"`
 	Items    []quotedItem    `json:"items"`
 	Total    decimal.Decimal `json:"total"`
-	Warnings []string        `json:"warnings,omitempty"` // what may be mistyped
+	Warnings []string        `json:"warnings,omitempty"` // what may be mistyped, and what a month's bill counts beside it
 }
 
 type quoteOptions struct {
@@ -65,7 +66,10 @@ func newQuoteCmd(p *program) *cobra.Command {
   [{"metric": "instance", "qty": "720", "metadata": {"flavor_name": "m1.small"}}]
 
 by the rate plan in force at --at, or by a plan file. Prices are exact decimals,
-rounded once to 18 digits, as a rated line's.
+rounded once to 18 digits, as a rated line's. What a month's bill counts beside
+them (discounts, minimum and cap, what tiers counted before) is said as a warning.
+Units and the attributes that rating adds by itself (the scope under its key, the
+calendar) come from the metrics in force; with --plan only what is given counts.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch quote --metric instance --qty 720 --attribute flavor_name=c1.small
@@ -97,10 +101,18 @@ func (p *program) quote(ctx context.Context, o quoteOptions) error {
 			return err
 		}
 	}
-	parsed, warnings, err := p.planToQuote(ctx, o, items, at)
+	parsed, set, warnings, err := p.planToQuote(ctx, o, items, at)
 	if err != nil {
 		return err
 	}
+	var metrics []string
+	for i := range items {
+		metrics = append(metrics, items[i].Metric)
+		if m, ok := set.Get(items[i].Metric); ok && items[i].Unit == "" {
+			items[i].Unit = m.Unit
+		}
+	}
+	warnings = append(warnings, web.NotQuoted(parsed, o.scope, metrics, at)...)
 	for _, w := range warnings {
 		fmt.Fprintf(p.stderr, "ratebatch: warning: %s\n", plain(w))
 	}
@@ -119,6 +131,9 @@ func (p *program) quote(ctx context.Context, o quoteOptions) error {
 			attributes = map[string]string{}
 		}
 		maps.Copy(attributes, item.Groupby) // groupby wins over metadata
+		if m, ok := set.Get(item.Metric); ok {
+			attributes = m.WithImplied(attributes, o.scope, at)
+		}
 		r := evaluator.Price(&hashmap.Point{Metric: item.Metric, Scope: o.scope, Unit: item.Unit, Qty: qty, Attributes: attributes, Begin: at})
 		out.Items = append(out.Items, quotedItem{quoteItem: item, Price: r.Price, Bucket: string(r.Bucket), Reason: r.Reason, Rule: r.Rule})
 		out.Total = out.Total.Add(r.Price)
@@ -180,18 +195,19 @@ func unitsOf(items []quoteItem) map[string]string {
 	return out
 }
 
-// planToQuote is the plan of a file, or the one in force at a moment, and what
-// looks mistyped: 0 for a metric that does not exist is a wrong answer.
-func (p *program) planToQuote(ctx context.Context, o quoteOptions, items []quoteItem, at time.Time) (parsed *plan.Plan, warnings []string, err error) {
+// planToQuote is the plan of a file, with no metrics, or the plan and the metrics
+// in force at a moment, and what looks mistyped: 0 for a metric that does not exist
+// is a wrong answer.
+func (p *program) planToQuote(ctx context.Context, o quoteOptions, items []quoteItem, at time.Time) (parsed *plan.Plan, set *metric.Set, warnings []string, err error) {
 	if o.planFile != "" {
 		body, err := p.readArg(o.planFile, planLimit)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		if parsed, err = plan.Parse(o.planFile, body); err != nil {
-			return nil, nil, &ratebatch.ConfigError{Err: err}
+			return nil, nil, nil, &ratebatch.ConfigError{Err: err}
 		}
-		return parsed, unknownMetrics(items, pricedMetrics(parsed), "the plan has no prices for"), nil
+		return parsed, &metric.Set{}, unknownMetrics(items, pricedMetrics(parsed), "the plan has no prices for"), nil
 	}
 	err = p.withStore(ctx, func(ctx context.Context, s *store.Store) error {
 		if err := s.CheckSchema(ctx); err != nil {
@@ -200,8 +216,7 @@ func (p *program) planToQuote(ctx context.Context, o quoteOptions, items []quote
 		if parsed, err = planInForce(ctx, s, at); err != nil {
 			return err
 		}
-		set, err := metricsInForce(ctx, s, at)
-		if err != nil {
+		if set, err = metricsInForce(ctx, s, at); err != nil {
 			return err
 		}
 		warnings = unknownMetrics(items, set.Names(), "nothing collects")
@@ -217,7 +232,7 @@ func (p *program) planToQuote(ctx context.Context, o quoteOptions, items []quote
 		}
 		return nil
 	})
-	return parsed, warnings, err
+	return parsed, set, warnings, err
 }
 
 // pricedMetrics names what a plan prices; nil if it may price anything.
