@@ -269,13 +269,8 @@ type change struct {
 
 func changes(a, b *plan.Plan) []change {
 	out := []change{}
-	for text := range strings.Lines(plan.Diff(a, b)) {
-		text = strings.TrimRight(text, "\n")
-		for mark, name := range map[string]string{"+ ": "added", "- ": "removed", "~ ": "changed"} {
-			if rest, ok := strings.CutPrefix(text, mark); ok {
-				out = append(out, change{name, rest})
-			}
-		}
+	for _, x := range plan.Changes(a, b) {
+		out = append(out, change{map[string]string{"+": "added", "-": "removed", "~": "changed"}[x.Mark], x.Text})
 	}
 	return out
 }

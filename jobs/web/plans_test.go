@@ -105,3 +105,18 @@ func TestAProjectsPlanNamesNoOtherProject(t *testing.T) {
 		t.Errorf("quote of its own: %s", text)
 	}
 }
+
+// A formula of several lines is one entry of what a plan holds and of what changed.
+func TestAFormulaOfSeveralLinesIsOneEntry(t *testing.T) {
+	p, err := plan.Parse("plan.yaml", []byte("expressions:\n  - id: long\n    price: |\n      price\n      - 1\n      + qty\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "expression long: price - 1 + qty"
+	if got := others(p); len(got) != 1 || got[0] != want {
+		t.Errorf("others: %q, want %q", got, want)
+	}
+	if got := changes(&plan.Plan{}, p); len(got) != 1 || got[0] != (change{"added", want}) {
+		t.Errorf("changes: %q, want %q added", got, want)
+	}
+}

@@ -63,7 +63,9 @@ func NotQuoted(p *plan.Plan, scope string, metrics []string, at time.Time) []str
 		}
 	}
 	for _, x := range p.Charges {
-		own := func(y plan.Charge) bool { return y.Kind == x.Kind && y.Scope != "" && y.Scope == scope && plan.Holds(y.Start, y.End, at) }
+		own := func(y plan.Charge) bool {
+			return y.Kind == x.Kind && y.Scope != "" && y.Scope == scope && plan.Holds(y.Start, y.End, at)
+		}
 		if (x.Scope == "" && !slices.ContainsFunc(p.Charges, own) || x.Scope != "" && x.Scope == scope) && plan.Holds(x.Start, x.End, at) {
 			out = append(out, fmt.Sprintf("%s %s of %s a month is not part of a quote", x.Kind, x.ID, x.Amount))
 		}

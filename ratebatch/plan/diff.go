@@ -2,29 +2,61 @@ package plan
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
-// Diff says in text what changes from a to b, one rule a line: "-" is gone,
-// "+" is new, "~" has changed. It is empty if nothing that can change a price
-// has changed. Moved rules are not listed unless their order can matter.
+// Change is one thing that differs between two plans.
+type Change struct {
+	Mark string // "-" is gone, "+" is new, "~" has changed
+	Text string // one line
+}
+
+// Diff says in text what changes from a to b, one rule a line with its mark. It is
+// empty if nothing that can change a price has changed.
 func Diff(a, b *Plan) string {
 	var out strings.Builder
+	for _, c := range Changes(a, b) {
+		fmt.Fprintf(&out, "%s %s\n", c.Mark, c.Text)
+	}
+	return out.String()
+}
+
+// Changes lists what changes from a to b. Moved rules are not listed unless their
+// order can matter: that of fields decides between thresholds of equal level, and
+// expressions apply one after the other.
+func Changes(a, b *Plan) []Change {
+	var out []Change
 	for _, x := range []struct{ what, a, b string }{
 		{"currency", a.Currency, b.Currency},
 		{"description", a.Description, b.Description},
 		{"skip", a.Skip, b.Skip},
 	} {
 		if x.a != x.b {
-			fmt.Fprintf(&out, "~ %s: %q -> %q\n", x.what, x.a, x.b)
+			out = append(out, Change{"~", fmt.Sprintf("%s: %q -> %q", x.what, x.a, x.b)})
 		}
 	}
-	diffLists(&out, entries(a), entries(b))
-	if before, after := fieldOrder(a), fieldOrder(b); before != after && out.Len() == 0 {
-		// Only the order is left, and it decides between thresholds of equal level.
-		fmt.Fprintf(&out, "~ order of fields: %s -> %s\n", before, after)
+	out = append(out, diffLists(entries(a), entries(b))...)
+	for _, x := range []struct {
+		what string
+		a, b []string
+	}{{"fields", fieldNames(a), fieldNames(b)}, {"expressions", expressionNames(a), expressionNames(b)}} {
+		// What is only in one of them is listed by itself.
+		if before, after := common(x.a, x.b), common(x.b, x.a); !slices.Equal(before, after) {
+			out = append(out, Change{"~", fmt.Sprintf("order of %s: %s -> %s", x.what, strings.Join(before, ", "), strings.Join(after, ", "))})
+		}
 	}
-	return out.String()
+	return out
+}
+
+// common gives what list has of other, in its order.
+func common(list, other []string) []string {
+	in := map[string]bool{}
+	for _, x := range other {
+		in[x] = true
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(x string) bool { return !in[x] })
 }
 
 // entry is one line of a plan: what it is found by and what it says.
@@ -47,7 +79,7 @@ func entries(p *Plan) []entry {
 		s := &p.Services[i]
 		body := ""
 		if s.Skip != "" {
-			body = "skip " + s.Skip
+			body = "skip " + inOneLine(s.Skip)
 		}
 		out = append(out, entry{"service " + s.Name, body})
 		for j := range s.Fields {
@@ -61,9 +93,9 @@ func entries(p *Plan) []entry {
 	for i := range p.Expressions {
 		e := &p.Expressions[i]
 		key := "expression " + e.ID
-		body := e.Price
+		body := inOneLine(e.Price)
 		if e.When != "" {
-			body += " when " + e.When
+			body += " when " + inOneLine(e.When)
 		}
 		if e.Metric != "" {
 			body += ", metric " + e.Metric
@@ -90,7 +122,8 @@ func validity(start, end string) string {
 
 // diffLists compares entry by entry. Entries of one key (a price that changes
 // with time) are compared as lists.
-func diffLists(out *strings.Builder, a, b []entry) {
+func diffLists(a, b []entry) []Change {
+	var out []Change
 	bodies := func(list []entry) map[string][]string {
 		m := map[string][]string{}
 		for _, e := range list {
@@ -100,12 +133,12 @@ func diffLists(out *strings.Builder, a, b []entry) {
 	}
 	before, after := bodies(a), bodies(b)
 	done := map[string]bool{}
-	line := func(sign string, e entry) {
-		fmt.Fprintf(out, "%s %s", sign, e.key)
+	line := func(mark string, e entry) {
+		text := e.key
 		if e.body != "" {
-			fmt.Fprintf(out, ": %s", e.body)
+			text += ": " + e.body
 		}
-		out.WriteByte('\n')
+		out = append(out, Change{mark, text})
 	}
 	for _, e := range a {
 		if done[e.key] {
@@ -114,7 +147,7 @@ func diffLists(out *strings.Builder, a, b []entry) {
 		done[e.key] = true
 		old, now := without(before[e.key], after[e.key]), without(after[e.key], before[e.key])
 		if len(old) == 1 && len(now) == 1 {
-			fmt.Fprintf(out, "~ %s: %s -> %s\n", e.key, nothingAs(old[0]), nothingAs(now[0]))
+			out = append(out, Change{"~", fmt.Sprintf("%s: %s -> %s", e.key, nothingAs(old[0]), nothingAs(now[0]))})
 			continue
 		}
 		for _, body := range old {
@@ -129,6 +162,7 @@ func diffLists(out *strings.Builder, a, b []entry) {
 			line("+", e)
 		}
 	}
+	return out
 }
 
 func nothingAs(body string) string {
@@ -155,12 +189,34 @@ func without(list, other []string) []string {
 	return out
 }
 
-func fieldOrder(p *Plan) string {
+func fieldNames(p *Plan) []string {
 	var names []string
 	for i := range p.Services {
 		for j := range p.Services[i].Fields {
 			names = append(names, p.Services[i].Name+"."+p.Services[i].Fields[j].Name)
 		}
 	}
-	return strings.Join(names, ", ")
+	return names
+}
+
+func expressionNames(p *Plan) []string {
+	var names []string
+	for _, e := range p.Expressions {
+		names = append(names, e.ID)
+	}
+	return names
+}
+
+// inOneLine writes a formula of several lines in one. Where a line's end is more
+// than white space, in a raw text or behind a comment, it is written as \n in a
+// quoted string.
+func inOneLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) > 1 && (strings.ContainsAny(text, "`#") || strings.Contains(text, "//")) {
+		return strconv.Quote(text)
+	}
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, " ")
 }

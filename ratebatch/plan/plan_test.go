@@ -306,6 +306,29 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// What applies one after the other is compared in its order too, whatever else
+// changes, and a formula of several lines is one change of one line.
+func TestDiffOfOrderAndLines(t *testing.T) {
+	t.Parallel()
+	const head = "services:\n  - {name: vm, fields: [{name: a, thresholds: [{level: 1, cost: 1}]}, {name: b, thresholds: [{level: 1, cost: 2}]}]}\n"
+	const double, add = "  - {id: double, price: price * 2}\n", "  - {id: add, price: price + 1}\n"
+	other := strings.Replace(head, "{name: a, thresholds: [{level: 1, cost: 1}]}, {name: b, thresholds: [{level: 1, cost: 2}]}", "{name: b, thresholds: [{level: 1, cost: 2}]}, {name: a, thresholds: [{level: 1, cost: 1}]}, {name: c}", 1)
+	for name, tt := range map[string]struct{ a, b, want string }{
+		"expressions in another order":            {head + "expressions:\n" + double + add, head + "expressions:\n" + add + double, "~ order of expressions: double, add -> add, double\n"},
+		"beside a new one":                        {head + "expressions:\n" + double + add, head + "expressions:\n" + add + "  - {id: c, price: '1'}\n" + double, "+ expression c: 1\n~ order of expressions: double, add -> add, double\n"},
+		"one that is gone moves nothing":          {head + "expressions:\n" + double + add, head + "expressions:\n" + add, "- expression double: price * 2\n"},
+		"fields in another order beside a change": {head, other, "+ service vm, field c\n~ order of fields: vm.a, vm.b -> vm.b, vm.a\n"},
+		"a formula of several lines":              {head, head + "expressions:\n  - id: long\n    price: |\n      price *\n        2\n    when: |\n      hour(begin) < 6\n      && qty > 1\n", "+ expression long: price * 2 when hour(begin) < 6 && qty > 1\n"},
+		"its line breaks change no price":         {head + "expressions:\n" + double, head + "expressions:\n  - id: double\n    price: |\n      price\n      * 2\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := plan.Diff(parse(t, tt.a), parse(t, tt.b)); got != tt.want {
+				t.Errorf("%s\nwant\n%s", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestLargePlan(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
