@@ -749,7 +749,11 @@ export interface components {
             rules_that_counted: string[];
             rules_that_did_not: string[];
             arithmetic: string[];
+            /** @description that of the plan the line was rated by */
+            currency: string;
             price_by_the_plan: components["schemas"]["Decimal"];
+            /** @description that of the plan in force for the line's period now */
+            currency_by_the_plan: string;
             tier_rows: components["schemas"]["Record"][] | null;
             samples: components["schemas"]["Record"][] | null;
         };

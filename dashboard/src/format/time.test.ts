@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { ago, duration, isMoment, moment, monthName, shiftMonth, span } from "./time";
+import { ago, dateIn, duration, isMoment, moment, monthName, shiftMonth, span } from "./time";
 
 it("moments are shown in UTC, whatever the machine's zone", () => {
   expect(moment("2026-11-29T23:59:59Z", "utc")).toBe("2026-11-29 23:59");
@@ -42,4 +42,12 @@ it("ages are in words", () => {
 it("months cross years", () => {
   expect([shiftMonth("2026-01", -1), shiftMonth("2026-12", 1), shiftMonth("2026-11", 0)]).toEqual(["2025-12", "2027-01", "2026-11"]);
   expect(monthName("2026-11")).toBe("November 2026");
+});
+
+it("a date is that of the zone, not of UTC", () => {
+  expect(dateIn("2026-10-31T23:00:00Z", "Europe/Berlin")).toBe("2026-11-01");
+  expect(dateIn("2026-10-31T22:59:59Z", "Europe/Berlin")).toBe("2026-10-31");
+  expect(dateIn("2026-11-01T00:00:00Z", "America/New_York")).toBe("2026-10-31");
+  expect(dateIn("2026-11-01T00:00:00Z", "UTC")).toBe("2026-11-01");
+  expect(dateIn("no moment", "UTC")).toBe("no moment");
 });

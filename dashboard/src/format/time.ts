@@ -99,3 +99,12 @@ export function monthName(month: string): string {
   const at = new Date(`${month}-01T00:00:00Z`);
   return new Intl.DateTimeFormat("en-GB", { month: "long", year: "numeric", timeZone: "UTC" }).format(at);
 }
+
+/** dateIn is the date of a moment in a time zone, as 2026-11-01; of what is no moment its first ten characters. */
+export function dateIn(text: string, zone: string): string {
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime())) return text.slice(0, 10);
+  const parts = new Intl.DateTimeFormat("en-US", { timeZone: zone, year: "numeric", month: "2-digit", day: "2-digit" }).formatToParts(at);
+  const of = (type: string) => parts.find((p) => p.type === type)?.value ?? "";
+  return `${of("year")}-${of("month")}-${of("day")}`;
+}

@@ -2,10 +2,15 @@ import { path, url } from "../api/client";
 import type { Explained } from "../api/types";
 import { useApi } from "../api/use";
 import { compare } from "../format/decimal";
-import { span, zoneName } from "../format/time";
+import { dateIn, span, zoneName } from "../format/time";
 import { to, useRoute } from "../router";
 import { useShared } from "../settings";
 import { Dec, Empty, Fact, Head, Link, Loaded, Mark, Panel, Tile } from "../ui/parts";
+
+/** same says whether the plan in force gives what was rated: amount and currency. */
+export function same(e: Pick<Explained, "price" | "currency" | "price_by_the_plan" | "currency_by_the_plan">): boolean {
+  return e.currency === e.currency_by_the_plan && compare(e.price, e.price_by_the_plan) === 0;
+}
 
 /** One line, back to its samples: as `ratebatch explain`. */
 export function ExplainPage({ line }: { line: string }) {
@@ -21,7 +26,7 @@ export function ExplainPage({ line }: { line: string }) {
   return (
     <>
       <Head
-        kicker={<Link to={to(["costs", "lines"], { day: begin.slice(0, 10), project, metric: d?.metric })}>Lines</Link>}
+        kicker={<Link to={to(["costs", "lines"], { day: dateIn(begin, session?.billing_timezone ?? "UTC"), project, metric: d?.metric })}>Lines</Link>}
         title={d ? `How this price came about` : "A line"}
         facts={
           d ? (
@@ -51,10 +56,10 @@ export function ExplainPage({ line }: { line: string }) {
               <Tile name="Quantity" value={<Dec value={e.qty} unit={e.unit} least={0} />} />
               <Tile
                 name="Price"
-                value={<Dec value={e.price} unit={session?.currency} />}
-                note={e.bucket ? <Mark kind="warn">{`${e.bucket}: ${e.rule}`}</Mark> : compare(e.price, e.price_by_the_plan) === 0 ? "the plan in force gives the same" : <Mark kind="warn">the plan in force gives another</Mark>}
+                value={<Dec value={e.price} unit={e.currency} />}
+                note={e.bucket ? <Mark kind="warn">{`${e.bucket}: ${e.rule}`}</Mark> : same(e) ? "the plan in force gives the same" : <Mark kind="warn">the plan in force gives another</Mark>}
               />
-              {compare(e.price, e.price_by_the_plan) !== 0 ? <Tile name="By the plan in force" value={<Dec value={e.price_by_the_plan} unit={session?.currency} />} /> : null}
+              {same(e) ? null : <Tile name="By the plan in force" value={<Dec value={e.price_by_the_plan} unit={e.currency_by_the_plan} />} />}
             </div>
             <div className="grid">
               <Panel title="Calculation">

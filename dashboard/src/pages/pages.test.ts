@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { hits } from "../ui/search";
 import { behindFirst } from "./behind";
 import { everyDay } from "./costs";
+import { same } from "./explain";
 import { request } from "./quote";
 
 it("a month has all its days, leap years included", () => {
@@ -41,4 +42,11 @@ it("neither a currency of the past nor a disabled scope is furthest behind", () 
   expect(got.rows.map((x) => `${x.scope} ${x.currency}`)).toEqual(["b USD", "a USD", "off EUR", "a EUR"]);
   expect(behindFirst(rows.slice(3), { off: { active: false } }).behind).toBeUndefined();
   expect(behindFirst([], {})).toEqual({ rows: [], behind: undefined });
+});
+
+it("the plan in force gives the same only in the same currency", () => {
+  const x = { price: "1.0", currency: "EUR", price_by_the_plan: "1", currency_by_the_plan: "EUR" };
+  expect(same(x)).toBe(true);
+  expect(same({ ...x, currency_by_the_plan: "USD" })).toBe(false);
+  expect(same({ ...x, price_by_the_plan: "1.1" })).toBe(false);
 });

@@ -44,7 +44,9 @@ type explained struct {
 	Counted    []string          `json:"rules_that_counted"`
 	Nearly     []string          `json:"rules_that_did_not"`
 	Arithmetic []string          `json:"arithmetic"`
+	Currency   string            `json:"currency"`          // of price: that of the plan it was rated by
 	PriceNow   decimal.Decimal   `json:"price_by_the_plan"` // what the plan in force at begin gives; equals price
+	CurrencyBy string            `json:"currency_by_the_plan"`
 	Tier       []store.Record    `json:"tier_rows"`
 	Samples    []store.Record    `json:"samples"`
 
@@ -131,6 +133,10 @@ func explainLine(ctx context.Context, s *store.Store, id string, o explainOption
 	if known {
 		attributes = m.WithImplied(attributes, line.Scope, line.Begin)
 	}
+	currencies, err := s.CommitCurrencies(ctx, []string{line.Scope}, line.Begin, line.Begin.Add(time.Second))
+	if err != nil {
+		return nil, err
+	}
 	trace := evaluator.Explain(&hashmap.Point{Metric: line.Metric, Scope: line.Scope, Unit: line.Unit, Qty: line.Qty, Attributes: attributes, Begin: line.Begin})
 	if o.project != "" {
 		keys, err := web.ProjectKeys(ctx, s)
@@ -141,7 +147,8 @@ func explainLine(ctx context.Context, s *store.Store, id string, o explainOption
 	}
 	x := &explained{LineID: exporter.IDOf(line).String(), Region: line.Region, Scope: line.Scope, Begin: line.Begin, End: line.End, Metric: line.Metric, Resource: line.Resource,
 		Attributes: line.Attributes, Qty: line.Qty, Unit: line.Unit, Price: line.Price, Bucket: line.Bucket, Rule: line.Rule, Revision: line.Revision,
-		RunID: line.RunID.String(), Plan: parsed.Digest(), Counted: []string{}, Nearly: []string{}, Arithmetic: trace.Arithmetic, PriceNow: trace.Result.Price}
+		RunID: line.RunID.String(), Plan: parsed.Digest(), Counted: []string{}, Nearly: []string{}, Arithmetic: trace.Arithmetic, PriceNow: trace.Result.Price,
+		Currency: currencies[store.CommitID{Scope: line.Scope, Begin: line.Begin.Unix(), RunID: line.RunID}], CurrencyBy: parsed.Currency}
 	for _, c := range trace.Considered {
 		text := fmt.Sprintf("%s: %s", c.Rule.String(), c.Why)
 		if c.Counts {
@@ -377,7 +384,7 @@ func printExplained(out io.Writer, x *explained) {
 	for _, name := range slices.Sorted(maps.Keys(x.Attributes)) {
 		fmt.Fprintf(out, " %s=%s", name, x.Attributes[name])
 	}
-	fmt.Fprintf(out, "\n  qty   %s %s\n  price %s", x.Qty, x.Unit, x.Price)
+	fmt.Fprintf(out, "\n  qty   %s %s\n  price %s", x.Qty, x.Unit, strings.TrimSpace(x.Price.String()+" "+x.Currency))
 	if x.Bucket != "" {
 		fmt.Fprintf(out, " (bucket %s)", x.Bucket)
 	}
@@ -389,8 +396,8 @@ func printExplained(out io.Writer, x *explained) {
 	section("rules that counted", x.Counted)
 	section("rules that did not", x.Nearly)
 	section("arithmetic", x.Arithmetic)
-	if !x.PriceNow.Equal(x.Price) {
-		fmt.Fprintf(out, "\n\nthe plan in force for this period now gives %s: the line was rated by another version", x.PriceNow)
+	if !x.PriceNow.Equal(x.Price) || x.CurrencyBy != x.Currency {
+		fmt.Fprintf(out, "\n\nthe plan in force for this period now gives %s: the line was rated by another version", strings.TrimSpace(x.PriceNow.String()+" "+x.CurrencyBy))
 	}
 	fmt.Fprint(out, "\n")
 	if x.tiered {

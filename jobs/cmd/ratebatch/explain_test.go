@@ -81,6 +81,23 @@ func TestExplainTellsOfTheLineThatWasBilled(t *testing.T) {
 	if x.Price != "10" {
 		t.Errorf("the billed line costs 10, its explanation says %s", x.Price)
 	}
+
+	// Each price has its own currency: that of the plan which rated the line, and
+	// that of the plan now in force there.
+	must(t, append(flags, "plan", "apply", planFile(t, strings.Replace(fmt.Sprintf(plan, "10"), "EUR", "USD", 1)), "--from", "2026-11-01", "--force", "--reason", "x")...)
+	var of struct {
+		Currency   string
+		CurrencyBy string `json:"currency_by_the_plan"`
+		PriceBy    string `json:"price_by_the_plan"`
+	}
+	s.get(t, "/api/v1/lines/"+billed.ID+"/explain?project=a&begin=2026-11-30T10:00:00Z", &of)
+	if of.Currency != "EUR" || of.CurrencyBy != "USD" || of.PriceBy != "10" {
+		t.Errorf("currencies: %+v, want EUR, and 10 USD by the plan in force", of)
+	}
+	out := must(t, append(append(flags, "explain"), named...)...)
+	if !strings.Contains(out, "price 10 EUR\n") || !strings.Contains(out, "now gives 10 USD: the line was rated by another version") {
+		t.Errorf("explained:\n%s", out)
+	}
 }
 
 // An instance that changed hands within an hour: whoever sees one project sees
