@@ -314,9 +314,31 @@ func (s *session) launch() error {
 		}
 		offsets[at.topic][at.partition] = kgo.EpochOffset{Epoch: -1, Offset: x.next}
 	}
+	if s.meet(b.regions) {
+		// Of a region that it is known to bring in the watermark counts, and not the
+		// newest sample: that has to be known before there is one.
+		if err := s.note(s.writing); err != nil {
+			s.failed = err
+			return err
+		}
+	}
 	s.flying, s.filling, s.spare = b, s.spare, nil
 	go func() { s.landed <- s.write(s.writing, b, offsets) }()
 	return nil
+}
+
+// meet notes which regions records of our partitions are of, and says whether one
+// is new to its partition.
+func (s *session) meet(regions map[string]map[place]bool) bool {
+	met := false
+	for region, places := range regions {
+		for at := range places {
+			if a := s.parts[at]; a != nil && !a.regions[region] {
+				a.regions[region], met = true, true
+			}
+		}
+	}
+	return met
 }
 
 // land waits for the batch that is being written and commits it. After one that
@@ -371,13 +393,6 @@ func (s *session) count(b *batch) {
 	for at, x := range b.spans {
 		if a := s.parts[at]; a != nil && a == x.of {
 			a.stored = max(a.stored, x.next)
-		}
-	}
-	for region, places := range b.regions {
-		for at := range places {
-			if a := s.parts[at]; a != nil {
-				a.regions[region] = true
-			}
 		}
 	}
 	if s.job.Progress != nil {

@@ -72,7 +72,7 @@ func ReadyUntil(now time.Time, period time.Duration, wait int) time.Time {
 type Waiting struct {
 	Region string    `json:"region,omitempty"`
 	Scopes int       `json:"scopes"`
-	Until  time.Time `json:"complete_until"`
+	Until  time.Time `json:"complete_until"` // where that is not known, where the usage begins that waits
 	Reason string    `json:"reason"`
 }
 
@@ -84,7 +84,8 @@ func windows(usages []store.ScopeUsage, commits []store.CommitScope, states map[
 	ready := ReadyUntil(o.Now, o.Period, o.WaitPeriods)
 	type scope struct {
 		first, until time.Time
-		held         string
+		held         string    // the region that it waits for
+		since        time.Time // its first usage there
 	}
 	scopes := map[string]*scope{}
 	waiting := map[string]*Waiting{}
@@ -100,14 +101,10 @@ func windows(usages []store.ScopeUsage, commits []store.CommitScope, states map[
 		if u.FirstUsage.Before(s.first) {
 			s.first = u.FirstUsage
 		}
-		mark, known := marks[u.Region]
-		if !known {
-			mark = store.Watermark{Region: u.Region, Source: "no watermark"}
-		}
-		// A period is complete when the watermark has passed its end.
-		until := ratebatch.PeriodAt(mark.CompleteUntil, o.Period).Begin
+		// A period is complete when the watermark has passed its end; without one none is.
+		until := ratebatch.PeriodAt(marks[u.Region].CompleteUntil, o.Period).Begin
 		if until.Before(s.until) {
-			s.until, s.held = until, u.Region
+			s.until, s.held, s.since = until, u.Region, u.FirstUsage
 		}
 	}
 	rated := map[string]time.Time{}
@@ -134,11 +131,13 @@ func windows(usages []store.ScopeUsage, commits []store.CommitScope, states map[
 		if s.held != "" {
 			w := waiting[s.held]
 			if w == nil {
-				mark := marks[s.held]
-				w = &Waiting{Region: s.held, Until: s.until, Reason: fmt.Sprintf("input of region %s is complete up to %s only (%s)", s.held, mark.CompleteUntil.UTC().Format(time.RFC3339), mark.Source)}
+				w = &Waiting{Region: s.held, Until: s.until, Reason: reason(s.held, marks)}
 				waiting[s.held] = w
 			}
 			w.Scopes++
+			if !said(marks, s.held) && (w.Until.Unix() <= 0 || !s.since.IsZero() && s.since.Before(w.Until)) {
+				w.Until = s.since
+			}
 		}
 		first := o.First.begin(s.first, o)
 		if begun, ok := rated[name]; ok && o.First.Kind != "date" {
@@ -155,6 +154,22 @@ func windows(usages []store.ScopeUsage, commits []store.CommitScope, states map[
 	}
 	slices.SortFunc(list, func(a, b Waiting) int { return strings.Compare(a.Region, b.Region) })
 	return out, list
+}
+
+// said says whether it is known of a region up to when its input is complete.
+func said(marks map[string]store.Watermark, region string) bool {
+	return marks[region].CompleteUntil.Unix() > 0
+}
+
+func reason(region string, marks map[string]store.Watermark) string {
+	mark, known := marks[region]
+	switch {
+	case !known:
+		return fmt.Sprintf("region %s has no watermark", region)
+	case !said(marks, region):
+		return fmt.Sprintf("input of region %s is not known to be complete up to anywhere (%s)", region, mark.Source)
+	}
+	return fmt.Sprintf("input of region %s is complete up to %s only (%s)", region, mark.CompleteUntil.UTC().Format(time.RFC3339), mark.Source)
 }
 
 // chunk is a stretch of whole days, or parts of them, that one pass rates.

@@ -121,6 +121,29 @@ func TestWindowsWaitForTheRegionsOfAScope(t *testing.T) {
 	}
 }
 
+// Of a region that ingest has not drained yet nothing is rated, nor of scopes that
+// may have usage there; since when it waits is what an alarm goes by.
+func TestARegionThatIsNotDrainedHoldsItsScopes(t *testing.T) {
+	o := Options{Now: at("2026-11-29T12:30:00Z"), Period: time.Hour, WaitPeriods: 2, First: FirstPeriod{Kind: "month"}}
+	usages := []store.ScopeUsage{
+		{Scope: "a", Region: "old", FirstUsage: at("2026-11-05T10:00:00Z")},
+		{Scope: "a", Region: "new", FirstUsage: at("2026-11-29T03:00:00Z")},
+		{Scope: "b", Region: "new", FirstUsage: at("2026-11-29T02:00:00Z")},
+	}
+	marks := map[string]store.Watermark{
+		"old": {Region: "old", CompleteUntil: at("2026-11-29T12:00:00Z"), Source: "ingest"},
+		"new": {Region: "new", CompleteUntil: time.Unix(0, 0), Source: "ingest has not drained it yet"},
+	}
+	got, waiting := windows(usages, []store.CommitScope{{Scope: "gone", First: at("2026-11-01T00:00:00Z"), Last: at("2026-11-02T00:00:00Z")}}, nil, marks, o)
+	if len(got) != 0 {
+		t.Errorf("windows %+v, want none", got)
+	}
+	want := []Waiting{{Region: "new", Scopes: 3, Until: at("2026-11-29T02:00:00Z"), Reason: "input of region new is not known to be complete up to anywhere (ingest has not drained it yet)"}}
+	if diff := cmp.Diff(want, waiting); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+}
+
 func TestPeriodsWithoutAPlanWait(t *testing.T) {
 	window := []store.DueWindow{{Scope: "a", First: at("2026-11-01T00:00:00Z"), Until: at("2026-11-29T00:00:00Z")}}
 	plans := []store.Version{{Version: 1, ValidFrom: at("2026-11-10T00:00:00Z"), ValidTo: store.OpenEnd}, {Version: 2, ValidFrom: at("2026-11-20T00:00:00Z"), ValidTo: store.OpenEnd}}

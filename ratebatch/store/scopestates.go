@@ -11,7 +11,7 @@ import (
 // Watermark says up to when a region's input is complete, and who says so.
 type Watermark struct {
 	Region        string
-	CompleteUntil time.Time
+	CompleteUntil time.Time // 1970: ingest reads the region and has not drained its topics yet
 	Source        string
 }
 
@@ -21,8 +21,8 @@ func (s *Store) Watermarks(ctx context.Context) (map[string]Watermark, error) {
 }
 
 // WatermarksOf lists the watermarks of at least the regions of the usages that
-// have one, as they were set at a moment of the server's time; zero is now. As long
-// as each of them still sends, history is not read.
+// have one, by what was set and had arrived at a moment of the server's time; zero is
+// now. As long as each of them still sends, history is not read.
 func (s *Store) WatermarksOf(ctx context.Context, usages []ScopeUsage, asOf time.Time) (map[string]Watermark, error) {
 	if asOf.IsZero() {
 		asOf = OpenEnd

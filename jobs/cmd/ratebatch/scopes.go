@@ -320,9 +320,9 @@ func newWatermarkCmd(p *program) *cobra.Command {
 		Use:   "watermark",
 		Short: "Show up to when each region's input is complete, or set it",
 		Long: `A period is rated when its region's watermark has passed its end. Without one
-that is set it follows the newest sample, or what ingest has drained. Set it where
-you know better: when a load is complete, or must be waited for. With --unset a
-region follows its input again.
+that is set it follows what ingest has drained, or the newest sample of a region
+that ingest does not read. Set it where you know better: when a load is complete, or
+must be waited for. With --unset a region follows its input again.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch watermark
