@@ -51,6 +51,8 @@ type session struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	ids    map[string]kadm.TopicID
+	left   bool            // a topic that is no longer read holds the watermark up
+	warned map[string]bool // of topics and sources
 
 	// mu guards what follows: the callbacks of a rebalance come from elsewhere.
 	mu       sync.Mutex
@@ -163,7 +165,10 @@ func from(committed, start, end int64, before store.Progress, id kadm.TopicID) (
 
 // lose notes a loss, loudly.
 func (s *session) lose(ctx context.Context, x store.Loss) error {
-	x.Source, x.TopicID, x.RunID, x.FoundAt = s.source, uuid.UUID(s.ids[x.Topic]), s.run, s.job.Now()
+	x.Source, x.RunID, x.FoundAt = s.source, s.run, s.job.Now()
+	if id, ok := s.ids[x.Topic]; ok {
+		x.TopicID = uuid.UUID(id)
+	}
 	s.job.Log.ErrorContext(ctx, "records are lost in Kafka", "topic", x.Topic, "partition", x.Partition, "cause", x.Cause, "from_offset", x.FromOffset, "to_offset", x.ToOffset, "detail", x.Detail)
 	s.job.result.Losses = append(s.job.result.Losses, x)
 	return s.job.Store.AddLoss(ctx, x)

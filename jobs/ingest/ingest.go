@@ -119,7 +119,7 @@ func (j *Job) prepare(ctx context.Context) error {
 func (j *Job) session(ctx context.Context, run uuid.UUID) (err error) {
 	ids := map[string]kadm.TopicID{}
 	s := &session{
-		job: j, run: run, ids: ids, given: map[place]bool{}, parts: map[place]*assigned{},
+		job: j, run: run, ids: ids, warned: map[string]bool{}, given: map[place]bool{}, parts: map[place]*assigned{},
 		decoder: newDecoder(j.Options.Topics), filling: newBatch(ids), spare: newBatch(ids), landed: make(chan error, 1),
 	}
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -31,6 +31,11 @@ func (s *session) announce(ctx context.Context, partitions []place) error {
 			rows = append(rows, p)
 		}
 	}
+	struck, err := s.strike(ctx, known)
+	if err != nil {
+		return err
+	}
+	rows = append(rows, struck...)
 	for _, at := range partitions {
 		if !seen[at] {
 			rows = append(rows, store.Progress{Topic: at.topic, Partition: at.partition, DrainedAt: time.Unix(0, 0).UTC(), Regions: []string{}})
@@ -96,7 +101,7 @@ func (s *session) lookAgain(ctx context.Context) error {
 	}
 	next := s.picture.at.IsZero() || grown
 	s.mu.Unlock()
-	if grown {
+	if grown || s.left {
 		if err := s.announce(ctx, all); err != nil {
 			return err
 		}
@@ -195,7 +200,7 @@ func (s *session) drained(ctx context.Context, last bool) error {
 	if last {
 		step = 0
 	}
-	return s.job.watermarks(ctx, step)
+	return s.watermarks(ctx, step)
 }
 
 // note writes how far our partitions are, where that has changed.
@@ -220,29 +225,6 @@ func (s *session) note(ctx context.Context) error {
 	}
 	for a, p := range changed {
 		a.written = p
-	}
-	return nil
-}
-
-// watermarks moves the watermark of each region that came through ingest
-// forward to where all its partitions are stored, less the allowance; never
-// behind the one in force, and in steps.
-func (j *Job) watermarks(ctx context.Context, step time.Duration) error {
-	complete, err := j.Store.IngestComplete(ctx)
-	if err != nil {
-		return err
-	}
-	j.result.Regions = j.result.Regions[:0]
-	for _, c := range complete {
-		until := c.Until.Add(-j.Options.Allowance).Truncate(time.Second)
-		r := Region{Region: c.Region, Watermark: c.Watermark}
-		if until.After(c.Watermark) && until.Sub(c.Watermark) >= step && c.Until.Unix() > 0 {
-			if err := j.Store.SetWatermark(ctx, store.Watermark{Region: c.Region, CompleteUntil: until, Source: "ingest"}, "group "+j.Options.Group); err != nil {
-				return err
-			}
-			r.Watermark = until
-		}
-		j.result.Regions = append(j.result.Regions, r)
 	}
 	return nil
 }

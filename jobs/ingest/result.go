@@ -14,6 +14,9 @@ import (
 type Region struct {
 	Region    string    `json:"region"`
 	Watermark time.Time `json:"watermark"` // 1970: none yet
+
+	WaitsFor string    `json:"waits_for,omitempty"` // another source, which is far behind; it may be gone for good
+	Drained  time.Time `json:"drained,omitzero"`    // up to when that one is; 1970: never
 }
 
 // Result is what a run did: one object, printed by ingest --output json.

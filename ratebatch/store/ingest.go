@@ -140,7 +140,7 @@ type Loss struct {
 	Topic      string    `json:"topic"`
 	Partition  int32     `json:"partition"`
 	TopicID    uuid.UUID `json:"topic_id"`
-	Cause      string    `json:"cause"` // expired, recreated or truncated
+	Cause      string    `json:"cause"` // expired, recreated, truncated or deleted
 	FromOffset int64     `json:"from_offset"`
 	ToOffset   int64     `json:"to_offset"` // not included; -1: not known
 	Detail     string    `json:"detail"`
@@ -197,11 +197,47 @@ func (s *Store) SetIngestProgress(ctx context.Context, source string, run uuid.U
 	})
 }
 
+// IngestSource is a consumer group of a cluster that ingest reads as.
+type IngestSource struct {
+	Source    string
+	DrainedAt time.Time // what all its partitions held then is stored; 1970: not known
+	Regions   []string
+}
+
+// IngestSources lists the sources that watermarks wait for.
+func (s *Store) IngestSources(ctx context.Context) ([]IngestSource, error) {
+	return Collect(ctx, s, "ingest_sources", nil, func(rows driver.Rows) (IngestSource, error) {
+		var x IngestSource
+		err := rows.Scan(&x.Source, &x.DrainedAt, &x.Regions)
+		return x, err
+	})
+}
+
+// ForgetSource strikes out a source, or one topic of it, so that no watermark waits
+// for it any more, and lists what was struck. An ingest that still reads it brings it
+// back by going on.
+func (s *Store) ForgetSource(ctx context.Context, source, topic string) ([]Progress, error) {
+	known, err := s.IngestProgress(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	var rows []Progress
+	for _, p := range known {
+		if !p.Gone && (topic == "" || p.Topic == topic) {
+			p.Gone = true
+			rows = append(rows, p)
+		}
+	}
+	return rows, s.SetIngestProgress(ctx, source, uuid.Nil, rows)
+}
+
 // Complete is up to when everything that a region's topics held is stored, and
 // the watermark that is in force for it.
 type Complete struct {
 	Region    string
 	Until     time.Time
+	Slowest   string    // of its sources, the one that is complete up to there
+	Fastest   time.Time // up to when the source is complete that is ahead of the others
 	Watermark time.Time // 1970: none, or taken back
 }
 
@@ -209,7 +245,7 @@ type Complete struct {
 func (s *Store) IngestComplete(ctx context.Context) ([]Complete, error) {
 	return Collect(ctx, s, "ingest_complete", nil, func(rows driver.Rows) (Complete, error) {
 		var x Complete
-		err := rows.Scan(&x.Region, &x.Until, &x.Watermark)
+		err := rows.Scan(&x.Region, &x.Until, &x.Slowest, &x.Fastest, &x.Watermark)
 		return x, err
 	})
 }

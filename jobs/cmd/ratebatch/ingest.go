@@ -119,8 +119,19 @@ func printIngest(p *program, r ingest.Result) {
 		} else {
 			fmt.Fprintf(p.stdout, "region %s has no watermark yet: not all partitions were read\n", x.Region)
 		}
+		if x.WaitsFor != "" {
+			fmt.Fprintf(p.stdout, "region %s waits for source %s, which was drained %s: %s\n", x.Region, plain(x.WaitsFor), whenDrained(x.Drained), x.Hint())
+		}
 	}
 	printSilent(p, r.Silent)
+}
+
+// whenDrained says when all that a source held was stored last.
+func whenDrained(t time.Time) string {
+	if t.Unix() <= 0 {
+		return "never yet"
+	}
+	return t.UTC().Format(time.RFC3339) + " last"
 }
 
 func describeLoss(x store.Loss) string {

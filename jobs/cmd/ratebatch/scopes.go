@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -314,7 +315,7 @@ func (p *program) scopesSetCmd(verb string, active bool) *cobra.Command {
 }
 
 func newWatermarkCmd(p *program) *cobra.Command {
-	var region, until, note string
+	var region, until, note, source, topic string
 	var unset bool
 	cmd := &cobra.Command{
 		Use:   "watermark",
@@ -324,14 +325,31 @@ that is set it follows what ingest has drained, or the newest sample of a region
 that ingest does not read. Set it where you know better: when a load is complete, or
 must be waited for. With --unset a region follows its input again.
 
+Watermarks wait for every source that ingest has ever read, a consumer group of a
+Kafka cluster. One that is gone for good, such as a cluster that was replaced or a
+group that was renamed, is struck out by --forget-source, one topic of it with
+--topic too; what it still held is not waited for. An ingest that reads it again
+brings it back.
+
 ` + exitCodesHelp,
 		Example: `  ratebatch watermark
-  ratebatch watermark --region RegionOne --until 2026-11-01T00:00:00Z --note "October is loaded"`,
+  ratebatch watermark --region RegionOne --until 2026-11-01T00:00:00Z --note "October is loaded"
+  ratebatch watermark --forget-source Qx4…/ratebatch-ingest`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
-				if unset && (until != "" || region == "") {
+				switch {
+				case unset && (until != "" || region == ""):
 					return &ratebatch.ConfigError{Err: errors.New("--unset needs --region and no --until")}
+				case source != "" && (region != "" || until != ""):
+					return &ratebatch.ConfigError{Err: errors.New("--forget-source goes without --region and --until")}
+				case topic != "" && source == "":
+					return &ratebatch.ConfigError{Err: errors.New("--topic without --forget-source")}
+				}
+				if source != "" {
+					if err := p.forgetSource(ctx, s, source, topic); err != nil {
+						return err
+					}
 				}
 				if unset {
 					if err := p.unsetWatermark(ctx, s, region, note); err != nil {
@@ -376,7 +394,49 @@ must be waited for. With --unset a region follows its input again.
 	cmd.Flags().StringVar(&until, "until", "", "input is complete up to here")
 	cmd.Flags().StringVar(&note, "note", "", "why")
 	cmd.Flags().BoolVar(&unset, "unset", false, "let the region follow its input again")
+	cmd.Flags().StringVar(&source, "forget-source", "", "source that is gone for good, as ingest names it: cluster/group")
+	cmd.Flags().StringVar(&topic, "topic", "", "with --forget-source: only this topic of it")
 	return cmd
+}
+
+// forgetSource strikes out a source that no watermark should wait for any more, and
+// says up to when it was read.
+func (p *program) forgetSource(ctx context.Context, s *store.Store, source, topic string) error {
+	struck, err := s.ForgetSource(ctx, source, topic)
+	if err != nil {
+		return err
+	}
+	for i, x := range struck {
+		if i == 0 || x.Topic != struck[i-1].Topic {
+			oldest := x.DrainedAt
+			for _, y := range struck {
+				if y.Topic == x.Topic {
+					oldest = ratebatch.Earlier(oldest, y.DrainedAt)
+				}
+			}
+			fmt.Fprintf(p.stderr, "ratebatch: no watermark waits for topic %s of source %s any more; it was drained %s\n", plain(x.Topic), plain(source), whenDrained(oldest))
+		}
+	}
+	if len(struck) > 0 {
+		return nil
+	}
+	sources, err := s.IngestSources(ctx)
+	if err != nil {
+		return err
+	}
+	hint := "ingest has read none"
+	if len(sources) > 0 {
+		var list []string
+		for _, x := range sources {
+			list = append(list, fmt.Sprintf("%s (drained %s)", plain(x.Source), whenDrained(x.DrainedAt)))
+		}
+		hint = "there are " + strings.Join(list, ", ")
+	}
+	what := fmt.Sprintf("no watermark waits for a source %q", source)
+	if topic != "" {
+		what = fmt.Sprintf("no watermark waits for a topic %q of source %q", topic, source)
+	}
+	return &ratebatch.ConfigError{Err: errors.New(what), Hint: hint}
 }
 
 // warnUnknownRegion says so when nothing is known of a region: a mistyped name

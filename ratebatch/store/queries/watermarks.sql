@@ -25,7 +25,8 @@ WITH
             SELECT toString(w.region) AS region, argMax(w.complete_until, w.set_at) AS complete_until, argMax(toString(w.source), w.set_at) AS source
             FROM watermarks AS w WHERE w.set_at <= {as_of:DateTime64(6, 'UTC')} GROUP BY w.region)
         WHERE source != 'unset'
-        UNION ALL SELECT DISTINCT arrayJoin(regions), toDateTime(0, 'UTC'), 'ingest has not drained it yet', 2 FROM ingest_progress FINAL WHERE NOT gone)
+        UNION ALL SELECT DISTINCT arrayJoin(regions), toDateTime(0, 'UTC'), 'ingest has not drained it yet', 2 FROM ingest_progress FINAL
+        WHERE source IN (SELECT source FROM ingest_progress FINAL WHERE NOT gone))
 SELECT region, argMax(complete_until, precedence) AS complete_until, argMax(source, precedence) AS source
 FROM (
     SELECT region, complete_until, source, precedence FROM said
