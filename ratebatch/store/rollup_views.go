@@ -84,7 +84,8 @@ func firstWholeHourText(samples string, more int) string {
 // refreshable views, and waits for it. Each view is waited for first: a refresh
 // under way may have begun before the newest sample arrived. A kind without any
 // raw samples has nothing that its tiers could take up; its views are left alone,
-// for one that does not know its last refresh looks at every row of its tier.
+// for one that does not know its last refresh looks at every row of its tier. So
+// are views that somebody has stopped: their tiers stay as they are.
 func (s *Store) RefreshTiers(ctx context.Context) error {
 	sampled, err := Collect(ctx, s, "sampled_kinds", nil, func(rows driver.Rows) (kind string, err error) {
 		err = rows.Scan(&kind)
@@ -93,12 +94,23 @@ func (s *Store) RefreshTiers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	views, err := s.TierViews(ctx)
+	if err != nil {
+		return err
+	}
+	stopped := map[string]bool{}
+	for _, v := range views {
+		stopped[v.Table()] = v.Stopped()
+	}
 	for _, step := range []string{"SYSTEM WAIT VIEW ", "SYSTEM REFRESH VIEW ", "SYSTEM WAIT VIEW "} {
 		for i := range tierKinds {
 			if !slices.Contains(sampled, tierKinds[i].name) {
 				continue
 			}
 			for _, tier := range tierKinds[i].tiers {
+				if stopped[tier] {
+					continue
+				}
 				if err := s.conn.Exec(ctx, step+viewName(tier)); err != nil {
 					return fmt.Errorf("refresh %s: %w", tier, describe(err))
 				}
@@ -117,6 +129,9 @@ type TierView struct {
 
 // Stopped says whether somebody has stopped the view.
 func (v TierView) Stopped() bool { return v.Status == "Disabled" }
+
+// Table is the tier that the view fills.
+func (v TierView) Table() string { return strings.TrimSuffix(v.View, viewName("")) }
 
 // TierViews lists the views that fill the tiers.
 func (s *Store) TierViews(ctx context.Context) ([]TierView, error) {

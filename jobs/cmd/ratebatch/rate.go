@@ -200,7 +200,7 @@ func (p *program) rate(ctx context.Context, s *store.Store, o rate.Options, jo j
 		return p.print(plan, func() { printRatePlan(p, plan) })
 	}
 	var err error
-	if job.Options.TiersAsOf, err = p.freshTiers(ctx, s); err != nil {
+	if job.Options.TiersAsOf, err = p.freshTiers(ctx, s, job); err != nil {
 		return err
 	}
 	result, err := p.runRate(ctx, job, jo)

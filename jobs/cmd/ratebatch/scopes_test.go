@@ -96,3 +96,17 @@ func TestWatermarkOfAnUnknownRegion(t *testing.T) {
 	}
 	b.fails(ratebatch.ExitConfig, "no watermark that was set", "watermark", "--region", "one", "--unset")
 }
+
+func TestASourceThatIsGoneIsForgotten(t *testing.T) {
+	b := newBilled(t)
+	b.sql("INSERT INTO ingest_progress (source, topic, partition, drained_at, regions) VALUES ('old/ingest', 'a', 0, '2026-12-01 00:00:00', ['one']), ('old/ingest', 'b', 0, '2026-11-30 00:00:00', ['one']), ('new/ingest', 'a', 0, '2026-12-01 02:00:00', ['one'])")
+	b.fails(ratebatch.ExitConfig, "there are new/ingest (drained 2026-12-01T02:00:00Z last), old/ingest (drained 2026-11-30T00:00:00Z last)", "watermark", "--forget-source", "old")
+	b.fails(ratebatch.ExitConfig, "--topic without --forget-source", "watermark", "--topic", "a")
+	b.fails(ratebatch.ExitConfig, "without --region", "watermark", "--forget-source", "old/ingest", "--region", "one")
+	code, _, stderr := cli(t, append(append([]string{}, b.flags...), "watermark", "--forget-source", "old/ingest", "--topic", "b")...)
+	if code != 0 || !strings.Contains(stderr, "topic b of source old/ingest any more; it was drained 2026-11-30T00:00:00Z last") || strings.Contains(stderr, "topic a") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	b.must("watermark", "--forget-source", "old/ingest")
+	b.fails(ratebatch.ExitConfig, "there are new/ingest (drained 2026-12-01T02:00:00Z last)", "watermark", "--forget-source", "old/ingest")
+}
