@@ -61,6 +61,13 @@ func (j *Job) Run(ctx context.Context, f Fetcher) (Result, error) {
 		}
 		seen[x.ID] = true
 		old, ok := known[x.ID]
+		// A list of bare IDs says nothing about names: those that are known stay.
+		if x.Name == "" {
+			x.Name = old.Name
+		}
+		if x.Domain == "" {
+			x.Domain = old.Domain
+		}
 		if ok && old.Name == x.Name && old.Domain == x.Domain {
 			continue
 		}

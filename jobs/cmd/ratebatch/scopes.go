@@ -129,9 +129,10 @@ func (p *program) scopesLoadCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "load FILE",
 		Short: "Load a static list of scopes with their names and domains",
-		Long: `Load reads one scope a line, as ID,NAME,DOMAIN, and stores what is new. A scope
-that is disabled stays disabled; scopes that are not in the file stay as they are,
-and usage of scopes that nobody listed is rated all the same.
+		Long: `Load reads one scope a line, as ID,NAME,DOMAIN, and stores what is new; a name or
+domain that is left out stays as it is known. A scope that is disabled stays
+disabled; scopes that are not in the file stay as they are, and usage of scopes that
+nobody listed is rated all the same.
 
 ` + exitCodesHelp,
 		Example: "  ratebatch scopes load projects.csv",

@@ -110,3 +110,25 @@ func TestASourceThatIsGoneIsForgotten(t *testing.T) {
 	b.must("watermark", "--forget-source", "old/ingest")
 	b.fails(ratebatch.ExitConfig, "there are new/ingest (drained 2026-12-01T02:00:00Z last)", "watermark", "--forget-source", "old/ingest")
 }
+
+// A list of bare IDs says that there are scopes, and nothing about what they are called.
+func TestABareListLeavesNamesAsTheyAre(t *testing.T) {
+	b := newBilled(t)
+	for _, step := range []struct{ list, says, scope string }{
+		{"p1,Web shop,acme\n", "1 changed", `"name": "Web shop", "domain": "acme"`},
+		{"p1\n", "0 changed", `"name": "Web shop", "domain": "acme"`},
+		{"p1,Shop\n", "1 changed", `"name": "Shop", "domain": "acme"`},
+		{"p1,,umbrella\n", "1 changed", `"name": "Shop", "domain": "umbrella"`},
+	} {
+		file := filepath.Join(t.TempDir(), "projects.csv")
+		if err := os.WriteFile(file, []byte(step.list), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out := b.must("scopes", "load", file); !strings.Contains(out, step.says) {
+			t.Errorf("%q: %s, want %s", step.list, out, step.says)
+		}
+		if out := strings.Join(strings.Fields(b.must("scopes", "show", "p1", "--output", "json")), " "); !strings.Contains(out, step.scope) {
+			t.Errorf("after %q: %s, want %s", step.list, out, step.scope)
+		}
+	}
+}
