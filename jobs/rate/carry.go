@@ -327,10 +327,7 @@ func (c *carryCheck) lacksCharge(p *tieredPlan, x store.CarryState) bool {
 // tariff is what prices an account's usage in a period, and its metric.
 func (p *tieredPlan) tariff(x store.CarryState, account string) (string, *hashmap.Tariff) {
 	for _, name := range p.metrics {
-		if account != name && !strings.HasPrefix(account, name+"/") {
-			continue
-		}
-		if t := p.evaluator.Tariff(name, x.Scope, x.Begin); t != nil {
+		if t := p.evaluator.Tariff(name, x.Scope, x.Begin); t != nil && t.Holds(name, account) {
 			return name, t
 		}
 	}

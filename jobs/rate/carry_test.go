@@ -80,6 +80,46 @@ func TestEdgeDiffers(t *testing.T) {
 	}
 }
 
+// A metric's name may be the begin of another's: an account is that of the metric
+// whose tariff counts so.
+func TestAnAccountIsOfOneMetric(t *testing.T) {
+	p, err := plan.Parse("plan.yaml", []byte(`
+currency: EUR
+services:
+  - name: disk
+    tiers: [{id: whole, steps: [{cost: 1}]}]
+  - name: disk/io
+    tiers: [{id: io, steps: [{cost: 1}]}, {id: own, scope: own, per: resource, steps: [{cost: 1}]}]
+  - name: port
+    tiers: [{id: port, per: resource, steps: [{cost: 1}]}]
+  - name: port/resource
+    tiers: [{id: other, per: kind, steps: [{cost: 1}]}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := hashmap.Compile(p, hashmap.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &tieredPlan{plan: p, evaluator: e, metrics: []string{"disk", "disk/io", "port", "port/resource"}}
+	for name, tt := range map[string]struct{ scope, account, metric, tariff string }{
+		"the shorter name":                      {"a", "disk", "disk", "whole"},
+		"the longer name":                       {"a", "disk/io", "disk/io", "io"},
+		"the longer name by resource":           {"own", "disk/io/resource=r", "disk/io", "own"},
+		"by resource":                           {"a", "port/resource=r/kind=x", "port", "port"},
+		"by kind of a metric called after that": {"a", "port/resource/kind=x", "port/resource", "other"},
+		"an account that the plan has no more":  {"a", "disk/resource=r", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			metric, tariff := x.tariff(store.CarryState{Scope: tt.scope}, tt.account)
+			if metric != tt.metric || (tariff == nil) != (tt.tariff == "") || tariff != nil && tariff.ID != tt.tariff {
+				t.Errorf("account %s is of metric %q by %+v, want %q by %q", tt.account, metric, tariff, tt.metric, tt.tariff)
+			}
+		})
+	}
+}
+
 func TestClosing(t *testing.T) {
 	dec := decimal.RequireFromString
 	m := store.MonthCharges{Priced: true, Others: []string{"internal"},

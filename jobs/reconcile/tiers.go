@@ -170,14 +170,14 @@ func (j *Job) carryIn(ctx context.Context, w store.ExportWindow, t *terms, e *ha
 	if err != nil {
 		return c, "", err
 	}
-	for _, s := range states {
-		if s.Account == drawn.Metric || strings.HasPrefix(s.Account, drawn.Metric+"/") {
-			c.in[s.Account], c.used[s.Account] = s.Before, s.InThis
-		}
-	}
 	tariff := e.Tariff(drawn.Metric, drawn.Scope, drawn.Begin)
 	if tariff == nil {
 		return c, "", nil
+	}
+	for _, s := range states {
+		if tariff.Holds(drawn.Metric, s.Account) {
+			c.in[s.Account], c.used[s.Account] = s.Before, s.InThis
+		}
 	}
 	facts := m.WithImplied(drawn.Attributes, drawn.Scope, drawn.Begin)
 	account := tariff.Account(drawn.Metric, drawn.Resource, facts)

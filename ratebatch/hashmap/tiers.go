@@ -74,6 +74,15 @@ func (t *Tariff) Account(metric, resource string, attributes map[string]string) 
 	}
 }
 
+// Holds says whether an account is one of the metric's under this tariff. A
+// metric's name may be the begin of another's, as disk is of disk/io.
+func (t *Tariff) Holds(metric, account string) bool {
+	if t.Per == plan.PerScope {
+		return account == metric
+	}
+	return strings.HasPrefix(account, metric+"/"+t.Per+"=")
+}
+
 func newTariff(t *plan.Tiers) *Tariff {
 	out := &Tariff{ID: t.ID, Kind: t.Kind, Per: t.Per}
 	for _, s := range t.All() {
