@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"maps"
 	"math/big"
 	"regexp"
 	"slices"
@@ -91,6 +92,16 @@ func (m *Metric) Attributes() []Attribute {
 	all := slices.Concat(m.Groupby, m.Metadata)
 	slices.SortFunc(all, func(a, b Attribute) int { return compare(a.Name, b.Name) })
 	return all
+}
+
+// Facts lists what a row of the metric can be told apart by, sorted: its
+// attributes, and what follows from its scope and begin.
+func (m *Metric) Facts() []string {
+	named := map[string]string{}
+	for _, a := range m.Attributes() {
+		named[a.Name] = ""
+	}
+	return slices.Sorted(maps.Keys(m.WithImplied(named, "", time.Time{})))
 }
 
 // Tiered says whether the metric reads Ratebatch's own tiers. Only their

@@ -39,7 +39,7 @@ func Parse(name string, data []byte) (*Plan, error) {
 
 // Check reads a plan and validates what could be read of it, so that one look
 // shows mistakes of form and of content. The plan is nil if there are mistakes.
-func Check(name string, data []byte, metrics []string) (*Plan, Findings) {
+func Check(name string, data []byte, metrics Metrics) (*Plan, Findings) {
 	p, found := parse(name, data)
 	if p != nil {
 		found = append(found, p.Validate(metrics)...).sorted()

@@ -48,7 +48,7 @@ func TestParseKeepsOrderAndDigits(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("rules %q,\nwant  %q", got, want)
 	}
-	if found := p.Validate([]string{"instance", "network.bytes"}); len(found) > 0 {
+	if found := p.Validate(plan.Metrics{"instance": nil, "network.bytes": nil}); len(found) > 0 {
 		t.Errorf("the example has findings:\n%s", found)
 	}
 	if got := p.PerPoint(); len(got) != 1 || !strings.Contains(got[0], "expression e1, when") {
@@ -107,7 +107,7 @@ func TestMistakesOfFormHaveLineAndColumn(t *testing.T) {
 
 func TestAllMistakesAreReportedTogether(t *testing.T) {
 	t.Parallel()
-	_, found := plan.Check("plan.yaml", []byte("currency: euro\nservices:\n  - name: vm\n    mappings:\n      - {cost: x}\n      - {cots: 1}\n      - {cost: 1, group: g}\nskip: qty >"), []string{"disk"})
+	_, found := plan.Check("plan.yaml", []byte("currency: euro\nservices:\n  - name: vm\n    mappings:\n      - {cost: x}\n      - {cots: 1}\n      - {cost: 1, group: g}\nskip: qty >"), plan.Metrics{"disk": nil})
 	want := []string{
 		`plan.yaml:1:11: currency: expected an ISO 4217 code such as EUR, found "euro"`,
 		`plan.yaml:3:5: service vm: no such metric: known are disk`,
@@ -155,7 +155,7 @@ func TestValidate(t *testing.T) {
 		"no currency":                       {"services: [{name: vm, mappings: [{cost: 1}]}]", "warning: the plan names no currency"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found := parse(t, tt.text).Validate([]string{"vm", "disk"})
+			found := parse(t, tt.text).Validate(plan.Metrics{"vm": nil, "disk": nil})
 			if tt.want == "" && len(found) > 0 || !strings.Contains(found.Error(), tt.want) {
 				t.Errorf("%s,\nwant %s", found.Error(), tt.want)
 			}
@@ -352,7 +352,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, found := plan.Check("fuzz.yaml", data, []string{"instance"})
+		p, found := plan.Check("fuzz.yaml", data, plan.Metrics{"instance": nil})
 		if (p == nil) != (found.Err() != nil) {
 			t.Fatalf("plan %v, findings %v", p != nil, found)
 		}

@@ -233,7 +233,7 @@ func parseAmount(text string) (decimal.Decimal, error) {
 func parsePercent(text string) (decimal.Decimal, error) { return ParseNumber(text, 3, LevelScale-2) }
 
 // checkTiers finds tiers that contradict themselves or other rules.
-func (p *Plan) checkTiers(r *report, metrics []string) {
+func (p *Plan) checkTiers(r *report) {
 	for i := range p.Services {
 		s := &p.Services[i]
 		if slices.Contains(DerivedMetrics(), s.Name) {
@@ -276,7 +276,7 @@ func (p *Plan) checkTiers(r *report, metrics []string) {
 		}
 	}
 	p.checkCharges(r)
-	p.checkDiscounts(r, metrics)
+	p.checkDiscounts(r)
 }
 
 func (t *Tiers) check(r *report, service string) {
@@ -348,7 +348,7 @@ func (p *Plan) checkCharges(r *report) {
 	}
 }
 
-func (p *Plan) checkDiscounts(r *report, metrics []string) {
+func (p *Plan) checkDiscounts(r *report) {
 	for i := range p.Discounts {
 		x := &p.Discounts[i]
 		if x.broken {
@@ -358,9 +358,6 @@ func (p *Plan) checkDiscounts(r *report, metrics []string) {
 		checkValidity(r, x.at, what, x.Start, x.End)
 		if !x.Percent.IsPositive() || x.Percent.GreaterThan(decimal.New(100, 0)) {
 			r.mistake(x.at, "%s: %s %%: expected more than 0 and at most 100", what, x.Percent)
-		}
-		if metrics != nil && x.Metric != "" && !slices.Contains(metrics, x.Metric) {
-			r.mistake(x.at, "%s: no such metric as %s: known are %s", what, x.Metric, listSome(metrics))
 		}
 		for j := range p.Discounts[:i] {
 			o := &p.Discounts[j]

@@ -34,7 +34,7 @@ charges:
 func TestTiersAreReadAndWrittenBack(t *testing.T) {
 	t.Parallel()
 	p := parse(t, tiersPlan)
-	if found := p.Validate([]string{"egress", "vm"}); len(found) > 0 {
+	if found := p.Validate(plan.Metrics{"egress": {"region"}, "vm": nil}); len(found) > 0 {
 		t.Fatalf("findings:\n%s", found)
 	}
 	first, second := p.Services[0].Tiers[0], p.Services[0].Tiers[1]
@@ -66,6 +66,8 @@ func TestValidateTiers(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"sound tiers":                        {tiers("steps: [{up_to: 1, cost: 2}, {cost: 1}]"), ""},
 		"one price without end":              {tiers("{free: 1, steps: [{cost: 1}]}"), ""},
+		"per an attribute":                   {tiers("{per: flavor_name, steps: [{cost: 1}]}"), ""},
+		"per an attribute that is misspelt":  {tiers("{per: flavour_name, steps: [{cost: 1}]}"), "5:10: service vm, tiers g1: per: the metric has no attribute flavour_name: known are scope, resource, flavor_name, project_id"},
 		"skip by quantity":                   {tiers("steps: [{cost: 1}]\nskip: qty == 0"), ""},
 		"no steps":                           {tiers("steps: []"), "5:9: service vm, tiers g1: steps is empty"},
 		"an end at the top":                  {tiers("steps: [{up_to: 1, cost: 2}]"), "the last step ends at 1, and what is beyond has no price"},
@@ -94,7 +96,7 @@ func TestValidateTiers(t *testing.T) {
 		"a cap below zero":                   {service("    mappings: [{cost: 1}]\ncharges: [{kind: cap, amount: -1}]"), "-1 is below 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found := parse(t, tt.text).Validate([]string{"vm", "disk", "discount"})
+			found := parse(t, tt.text).Validate(plan.Metrics{"vm": {"flavor_name", "project_id"}, "disk": nil, "discount": nil})
 			if tt.want == "" && len(found) > 0 || !strings.Contains(found.Error(), tt.want) {
 				t.Errorf("%s,\nwant %s", found.Error(), tt.want)
 			}

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,23 +19,67 @@ var maxPrice = decimal.New(1, 20)
 
 // Validate finds what is wrong or doubtful in a plan that parses: duplicate
 // and contradictory rules, metrics nobody collects, numbers that cannot work,
-// rules that can never count. Metrics are the known metric names; nil leaves
+// rules that can never count. Metrics are the known metrics; nil leaves
 // them unchecked. Findings come in the order of the file.
-func (p *Plan) Validate(metrics []string) Findings {
+func (p *Plan) Validate(metrics Metrics) Findings {
 	r := &report{file: p.file}
-	p.checkNames(r, metrics)
+	p.checkNames(r)
 	p.checkIDs(r)
 	p.checkRules(r)
 	p.checkOverlaps(r)
 	p.checkFieldThresholds(r)
 	p.checkPrices(r)
 	p.checkModules(r)
-	p.checkExpressions(r, metrics)
-	p.checkTiers(r, metrics)
+	p.checkExpressions(r)
+	p.checkTiers(r)
+	p.checkCollected(r, metrics)
 	return r.list.sorted()
 }
 
-func (p *Plan) checkNames(r *report, metrics []string) {
+// Metrics are the metrics that a plan may name, each with the names of the
+// attributes by which its usage can be told apart.
+type Metrics map[string][]string
+
+// Collected finds the rules of a plan that no usage can ever meet, or would meet
+// in the wrong way, because a metric is not collected or has not the attribute
+// that its tiers are counted by. Findings come in the order of the file.
+func (p *Plan) Collected(metrics Metrics) Findings {
+	r := &report{file: p.file}
+	p.checkCollected(r, metrics)
+	return r.list.sorted()
+}
+
+func (p *Plan) checkCollected(r *report, metrics Metrics) {
+	if metrics == nil {
+		return
+	}
+	check := func(at Position, format, what, metric string) {
+		if _, ok := metrics[metric]; metric != "" && !ok {
+			r.mistake(at, format, what, metric, listSome(slices.Collect(maps.Keys(metrics))))
+		}
+	}
+	for i := range p.Services {
+		s := &p.Services[i]
+		check(s.at, "%s %s: no such metric: known are %s", "service", s.Name)
+		attributes, ok := metrics[s.Name]
+		for j := range s.Tiers {
+			// An attribute that no row has would be '' everywhere: one account for all.
+			if t := &s.Tiers[j]; ok && !t.broken && t.Per != PerScope && t.Per != PerResource && !slices.Contains(attributes, t.Per) {
+				r.mistake(t.at, "service %s, tiers %s: per: the metric has no attribute %s: known are %s, %s, %s", s.Name, t.ID, t.Per, PerScope, PerResource, listSome(attributes))
+			}
+		}
+	}
+	for i := range p.Expressions {
+		check(p.Expressions[i].at, "%s: no such metric as %s: known are %s", "expression "+p.Expressions[i].ID, p.Expressions[i].Metric)
+	}
+	for i := range p.Discounts {
+		if x := &p.Discounts[i]; !x.broken {
+			check(x.at, "%s: no such metric as %s: known are %s", "discount "+x.ID, x.Metric)
+		}
+	}
+}
+
+func (p *Plan) checkNames(r *report) {
 	if p.Currency == "" {
 		r.warn(Position{1, 1}, "the plan names no currency")
 	}
@@ -48,9 +93,6 @@ func (p *Plan) checkNames(r *report, metrics []string) {
 			r.mistake(s.at, "service %s is listed twice: put its rules into one", s.Name)
 		}
 		services[s.Name] = true
-		if metrics != nil && !slices.Contains(metrics, s.Name) {
-			r.mistake(s.at, "service %s: no such metric: known are %s", s.Name, listSome(metrics))
-		}
 		if len(s.Mappings)+len(s.Thresholds)+len(s.Fields)+len(s.Tiers) == 0 && s.Skip == "" {
 			r.warn(s.at, "service %s has no rules: its usage stays unpriced", s.Name)
 		}
@@ -282,7 +324,7 @@ func (p *Plan) checkModules(r *report) {
 	}
 }
 
-func (p *Plan) checkExpressions(r *report, metrics []string) {
+func (p *Plan) checkExpressions(r *report) {
 	r.skip("skip", p.skipAt, p.Skip)
 	for i := range p.Services {
 		s := &p.Services[i]
@@ -292,9 +334,6 @@ func (p *Plan) checkExpressions(r *report, metrics []string) {
 		e := &p.Expressions[i]
 		what := "expression " + e.ID
 		checkValidity(r, e.at, what, e.Start, e.End)
-		if metrics != nil && e.Metric != "" && !slices.Contains(metrics, e.Metric) {
-			r.mistake(e.at, "%s: no such metric as %s: known are %s", what, e.Metric, listSome(metrics))
-		}
 		if e.When != "" {
 			_, err := expr.Condition(e.When)
 			r.expression(what+", when", e.whenAt, err)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ratebatch/ratebatch/ratebatch/metric"
 )
 
 // What people asked for wrongly is said, and said so that the next try is right.
@@ -64,20 +66,20 @@ func TestMistypedNamesAreTold(t *testing.T) {
 	expect("an id of nothing", 2, []string{"no line that counts has this id within what the flags say"}, "explain", "6f1c8f0e-8a37-5d0b-9a53-2f0a6f2d8f11", "--month", "2026-11")
 
 	// metrics apply
-	own := "metrics:\n  backup:\n    unit: GiB\n    table: backups\n    time: at\n    resource: [name]\n    quantity: sum\n    value: gib\n"
+	own := string(metric.Default()) + "\n  backup:\n    unit: GiB\n    table: backups\n    time: at\n    resource: [name]\n    quantity: sum\n    value: gib\n"
 	expect("a table that there is not", 0, []string{"warning: metric backup reads the table backups, which there is not"}, "metrics", "apply", "--dry-run", "--from", "2027-01-01", file("metrics.yaml", own))
 	if err := e.Conn().Exec(t.Context(), "CREATE TABLE backups (at DateTime('UTC'), region String, project_id String, name String, gb Decimal(18, 3)) ENGINE = MergeTree ORDER BY at"); err != nil {
 		t.Fatal(err)
 	}
 	expect("a column that there is not", 0, []string{"warning: metric backup reads the column gib of backups, which has at, region, project_id, name, gb"}, "metrics", "apply", "--dry-run", "--from", "2027-01-01", file("metrics.yaml", own))
-	if _, out := say("metrics", "apply", "--dry-run", "--from", "2027-01-01", file("metrics.yaml", strings.Replace(own, "gib", "gb", 1))); strings.Contains(out, "warning") {
+	if _, out := say("metrics", "apply", "--dry-run", "--from", "2027-01-01", file("metrics.yaml", strings.Replace(own, "value: gib", "value: gb", 1))); strings.Contains(out, "warning") {
 		t.Errorf("a table that fits is warned of:\n%s", out)
 	}
 
 	// Files of Windows' editors.
 	expect("a byte order mark", 0, nil, "plan", "check", file("plan.yaml", "\uFEFF"+strings.ReplaceAll(testPlan, "\n", "\r\n")))
 	expect("UTF-16", 2, []string{"plan.yaml:1:1: the file is in UTF-16: save it as UTF-8"}, "plan", "check", file("plan.yaml", "\xFF\xFEc\x00u\x00"))
-	expect("metrics with a byte order mark", 0, nil, "metrics", "apply", "--dry-run", "--from", "2027-01-01", file("metrics.yaml", "\uFEFF"+strings.Replace(own, "gib", "gb", 1)))
+	expect("metrics with a byte order mark", 0, nil, "metrics", "apply", "--dry-run", "--from", "2027-01-01", file("metrics.yaml", "\uFEFF"+strings.Replace(own, "value: gib", "value: gb", 1)))
 
 	// bench
 	expect("a group of benchmarks that there is not", 2, []string{"no group of benchmarks is called \"speed\"", "catchup"}, "bench", "--only", "speed")

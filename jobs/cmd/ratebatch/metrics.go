@@ -14,9 +14,14 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
+const metricsHelp = `
+A set must have every metric that a rate plan in force in its time prices, with
+the attributes that its tiers are counted by.
+`
+
 // metricVersions is the metric set as a versioned file.
 func metricVersions() versioned {
-	return versioned{kind: store.MetricVersions, noun: "metric set", limit: metricsLimit, warns: metricsFit, read: func(name string, body []byte) (string, string, []string, error) {
+	return versioned{kind: store.MetricVersions, noun: "metric set", limit: metricsLimit, fits: metricsFit, warns: metricsWarn, help: metricsHelp, read: func(name string, body []byte) (string, string, []string, error) {
 		set, err := metric.Parse(name, body)
 		if err != nil {
 			return "", "", nil, err
@@ -30,11 +35,11 @@ func metricVersions() versioned {
 	}}
 }
 
-// metricsFit names the tables and columns that a metric set reads and that there
+// metricsWarn names the tables and columns that a metric set reads and that there
 // are not. It warns only, since a table may be made before the set is in force;
 // a pass would stop at it.
-func metricsFit(ctx context.Context, s *store.Store, name string, v store.Version) ([]string, error) {
-	set, err := metric.Parse(name, []byte(v.Body))
+func metricsWarn(ctx context.Context, s *store.Store, d draft) ([]string, error) {
+	set, err := metric.Parse(d.file, []byte(d.Body))
 	if err != nil {
 		return nil, err
 	}

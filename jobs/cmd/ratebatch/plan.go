@@ -12,9 +12,18 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
+const planHelp = `
+The plan may price only metrics that are collected in all of its time, and count
+tiers by attributes that they have. What has one price for a whole billing month
+changes where a month begins: volume tiers and their discounts are refused
+otherwise. Dates are midnight UTC. Where billing_timezone has its months begin at
+another hour, a date near that is warned of; a minimum or cap that would so count
+for the month before is refused without --force and --reason.
+`
+
 // planVersions is the rate plan as a versioned file.
 func planVersions() versioned {
-	return versioned{kind: store.PlanVersions, noun: "rate plan", limit: planLimit, fits: planFits, read: func(name string, body []byte) (string, string, []string, error) {
+	return versioned{kind: store.PlanVersions, noun: "rate plan", limit: planLimit, fits: planFits, warns: planWarns, help: planHelp, read: func(name string, body []byte) (string, string, []string, error) {
 		parsed, findings := plan.Check(name, body, nil)
 		if err := findings.Err(); err != nil {
 			return "", "", nil, &ratebatch.ConfigError{Err: err}
@@ -28,19 +37,6 @@ func planVersions() versioned {
 		}
 		return parsed.Digest(), parsed.Currency, warnings, nil
 	}}
-}
-
-// planFits refuses a plan for metrics that nobody collects.
-func planFits(ctx context.Context, s *store.Store, name string, v store.Version) error {
-	set, err := metricsInForce(ctx, s, v.ValidFrom)
-	if err != nil {
-		return err
-	}
-	_, findings := plan.Check(name, []byte(v.Body), set.Names())
-	if err := findings.Err(); err != nil {
-		return &ratebatch.ConfigError{Err: err, Hint: "metrics are those of 'ratebatch metrics show', or the built-in ones"}
-	}
-	return nil
 }
 
 func newPlanCmd(p *program) *cobra.Command {

@@ -45,7 +45,7 @@ Exit codes: 0 no mistake, 2 mistakes or an unreadable file.`,
 			if err != nil {
 				return err
 			}
-			var known []string
+			var collected plan.Metrics
 			if metrics != "" {
 				body, err := p.readArg(metrics, metricsLimit)
 				if err != nil {
@@ -55,16 +55,16 @@ Exit codes: 0 no mistake, 2 mistakes or an unreadable file.`,
 				if err != nil {
 					return &ratebatch.ConfigError{Err: err}
 				}
-				known = set.Names()
+				collected = known(set)
 			}
-			return p.planCheck(args[0], data, known)
+			return p.planCheck(args[0], data, collected)
 		},
 	}
-	cmd.Flags().StringVar(&metrics, "metrics", "", "metrics.yaml whose metrics the plan may name; empty: any")
+	cmd.Flags().StringVar(&metrics, "metrics", "", "metrics.yaml whose metrics and attributes the plan may name; empty: any")
 	return cmd
 }
 
-func (p *program) planCheck(name string, data []byte, metrics []string) error {
+func (p *program) planCheck(name string, data []byte, metrics plan.Metrics) error {
 	parsed, findings := plan.Check(name, data, metrics)
 	result := struct {
 		Digest   string        `json:"digest,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/plan"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -159,6 +161,13 @@ billing_timezone  the zone that months begin in, such as Europe/Berlin. Its offs
 				if err := checkSetting(ctx, s, &x); err != nil {
 					return err
 				}
+				warnings, err := p.settingWarns(ctx, s, x)
+				if err != nil {
+					return err
+				}
+				for _, w := range warnings {
+					fmt.Fprintf(p.stderr, "warning: %s\n", w)
+				}
 				if err := s.PutBillingSetting(ctx, x); err != nil {
 					return err
 				}
@@ -168,6 +177,38 @@ billing_timezone  the zone that months begin in, such as Europe/Berlin. Its offs
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why (mandatory)")
 	return cmd
+}
+
+// settingWarns names what is stored for later and would no longer change where a
+// month begins: months of the new zone begin elsewhere.
+func (p *program) settingWarns(ctx context.Context, s *store.Store, x store.BillingSetting) ([]string, error) {
+	if x.Name != store.SettingTimezone {
+		return nil, nil
+	}
+	calendar, err := ratebatch.CalendarOf(x.Value)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := s.Versions(ctx, store.PlanVersions)
+	if err != nil {
+		return nil, err
+	}
+	var moments []plan.Moment
+	for _, span := range store.InForce(versions, p.now(), store.OpenEnd) {
+		if span.Version == nil {
+			continue
+		}
+		name := "rate plan " + planName(*span.Version, "")
+		if span.Begin.Equal(span.Version.ValidFrom) {
+			moments = append(moments, plan.Moment{What: name + ", begin", Time: span.Begin})
+		}
+		of, err := planMoments(name, *span.Version)
+		if err != nil {
+			return nil, err
+		}
+		moments = append(moments, of...)
+	}
+	return meantMonths(calendar, slices.DeleteFunc(moments, func(m plan.Moment) bool { return m.Time.Before(p.now()) })), nil
 }
 
 // checkSetting refuses what cannot work or would change what was invoiced, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -20,12 +21,30 @@ type versioned struct {
 	kind  store.VersionKind
 	noun  string // rate plan, metric set
 	limit argLimit
+	help  string // what else apply refuses
 	// read checks a file's content and gives its digest and currency.
 	read func(name string, body []byte) (digest, currency string, warnings []string, err error)
-	// fits checks the content against what else is in force then; may be nil.
-	fits func(ctx context.Context, s *store.Store, name string, v store.Version) error
-	// warns says what of the content cannot work as things are now; may be nil.
-	warns func(ctx context.Context, s *store.Store, name string, v store.Version) ([]string, error)
+	// fits checks the content against what else is in force then.
+	fits func(ctx context.Context, s *store.Store, d draft) error
+	// warns says what of the content cannot work as things are now, or is
+	// probably not meant.
+	warns func(ctx context.Context, s *store.Store, d draft) ([]string, error)
+}
+
+// draft is a file that is about to become the next version.
+type draft struct {
+	store.Version
+	file     string
+	stored   []store.Version // the versions before it, the oldest first
+	calendar ratebatch.Calendar
+	period   time.Duration
+	force    bool
+}
+
+// spans cuts the version's validity where another version of the other kind
+// takes over.
+func (d *draft) spans(versions []store.Version) []store.Span {
+	return store.PeriodSpans(versions, d.ValidFrom, d.ValidTo, d.period)
 }
 
 // command is the group of commands that the versions belong to.
@@ -44,8 +63,9 @@ type applyOptions struct {
 
 func (p *program) applyCmd(v versioned) *cobra.Command {
 	var o applyOptions
-	example := `  ratebatch metrics apply metrics.yaml`
+	example, forceHelp := `  ratebatch metrics apply metrics.yaml`, "change what already rated periods were priced by"
 	if v.kind == store.PlanVersions {
+		forceHelp += ", or minimums and caps within a month's last day"
 		example = `  ratebatch plan apply plan.yaml --from 2026-12-01 --note "prices of December"`
 	}
 	cmd := &cobra.Command{
@@ -60,7 +80,7 @@ force does nothing.
 
 A version that changes what already rated periods were priced by needs --force
 and --reason; those periods keep their prices until they are reprocessed.
-
+` + v.help + `
 ` + exitCodesHelp,
 		Example: example,
 		Args:    cobra.ExactArgs(1),
@@ -72,7 +92,7 @@ and --reason; those periods keep their prices until they are reprocessed.
 	f.StringVar(&o.from, "from", "", "periods that begin then or later (RFC 3339 or a date, UTC); default: the next full hour, or everything for the first version")
 	f.StringVar(&o.to, "to", "", "periods that begin then or later are no longer rated by it; default: open")
 	f.StringVar(&o.note, "note", "", "why, for whoever reads the list of versions")
-	f.BoolVar(&o.force, "force", false, "change what already rated periods were priced by")
+	f.BoolVar(&o.force, "force", false, forceHelp)
 	f.StringVar(&o.reason, "reason", "", "why, with --force")
 	f.BoolVar(&o.dryRun, "dry-run", false, "check and say what would happen; write nothing")
 	if v.kind == store.PlanVersions {
@@ -151,19 +171,23 @@ func (p *program) applyTo(ctx context.Context, s *store.Store, v versioned, file
 			rowf(p.stdout, "this %s is already in force at %s; nothing was stored\n", v.noun, next.ValidFrom.Format(time.RFC3339))
 		})
 	}
-	if v.fits != nil {
-		if err := v.fits(ctx, s, file, next); err != nil {
-			return err
-		}
+	b, err := readBilling(ctx, s)
+	if err != nil {
+		return err
 	}
-	if v.warns != nil {
-		warnings, err := v.warns(ctx, s, file, next)
-		if err != nil {
-			return err
-		}
-		for _, w := range warnings {
-			fmt.Fprintf(p.stderr, "warning: %s\n", w)
-		}
+	d := draft{Version: next, file: file, stored: versions, calendar: b.Calendar, force: o.force && o.reason != ""}
+	if d.period, err = b.length(0); err != nil {
+		return err
+	}
+	warnings, err := v.warns(ctx, s, d)
+	if err != nil {
+		return err
+	}
+	for _, w := range append(o.warns(d), warnings...) {
+		fmt.Fprintf(p.stderr, "warning: %s\n", w)
+	}
+	if err := v.fits(ctx, s, d); err != nil {
+		return err
 	}
 	if o.changeMonth != "" && o.maxChange == "" {
 		return &ratebatch.ConfigError{Err: errors.New("--max-change-month without --max-change")}
@@ -186,21 +210,55 @@ func (p *program) applyTo(ctx context.Context, s *store.Store, v versioned, file
 	if outdated > 0 && o.reason == "" {
 		return &ratebatch.ConfigError{Err: errors.New("--force without --reason"), Hint: "say why in --reason '…'; it is kept with the version"}
 	}
+	gone := superseded(versions, next)
+	numbers := []uint32{}
+	for _, x := range gone {
+		numbers = append(numbers, x.Version)
+	}
+	sayGone := func(verb string) {
+		for _, x := range gone {
+			rowf(p.stdout, "version %d, from %s on, %s not come into force: this one takes its place; give it an end (--to) if that is not meant\n", x.Version, x.ValidFrom.Format(time.RFC3339), verb)
+		}
+	}
 	if o.dryRun {
-		return p.print(map[string]any{"applied": false, "digest": next.Digest, "outdated_periods": outdated, "valid_from": next.ValidFrom}, func() {
+		return p.print(map[string]any{"applied": false, "digest": next.Digest, "outdated_periods": outdated, "valid_from": next.ValidFrom, "superseded": numbers}, func() {
 			rowf(p.stdout, "would be in force from %s on; %d rated periods would be outdated\n", next.ValidFrom.Format(time.RFC3339), outdated)
+			sayGone("would")
 		})
 	}
 	stored, err := s.AddVersion(ctx, v.kind, next)
 	if err != nil {
 		return err
 	}
-	return p.print(map[string]any{"applied": true, "version": stored.Version, "digest": stored.Digest, "valid_from": stored.ValidFrom, "outdated_periods": outdated}, func() {
+	return p.print(map[string]any{"applied": true, "version": stored.Version, "digest": stored.Digest, "valid_from": stored.ValidFrom, "outdated_periods": outdated, "superseded": numbers}, func() {
 		rowf(p.stdout, "%s version %d is in force from %s on\n", v.noun, stored.Version, stored.ValidFrom.Format(time.RFC3339))
+		sayGone("will")
 		if outdated > 0 {
 			rowf(p.stdout, "%d rated periods are outdated now; reprocess them to price them by it\n", outdated)
 		}
 	})
+}
+
+// superseded lists the versions that were stored for later and that, with next
+// applied after them, are never in force.
+func superseded(versions []store.Version, next store.Version) []store.Version {
+	inForce := func(list []store.Version) map[uint32]bool {
+		out := map[uint32]bool{}
+		for _, span := range store.InForce(list, next.ValidFrom, store.OpenEnd) {
+			if span.Version != nil {
+				out[span.Version.Version] = true
+			}
+		}
+		return out
+	}
+	before, after := inForce(versions), inForce(append(slices.Clone(versions), next))
+	var out []store.Version
+	for _, x := range versions {
+		if x.ValidFrom.After(next.ValidFrom) && before[x.Version] && !after[x.Version] {
+			out = append(out, x)
+		}
+	}
+	return out
 }
 
 // unchanged says whether next would change nothing anywhere in its validity.
