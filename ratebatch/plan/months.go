@@ -268,7 +268,7 @@ func (x *monthPrices) at(scope string, t time.Time) monthPrice {
 		// Of the discounts in one scope that of the metric counts before the general one.
 		for _, metric := range []string{"", x.metric} {
 			for _, d := range x.discounts[of] {
-				if d.Metric == metric && validAt(d.Start, d.End, t) {
+				if d.Metric == metric && Holds(d.Start, d.End, t) {
 					out.percent = d.Percent
 				}
 			}
@@ -317,7 +317,7 @@ func (s *Stretch) charges(t time.Time) []string {
 	var out []string
 	if s.Plan != nil {
 		for i := range s.Plan.Charges {
-			if c := &s.Plan.Charges[i]; validAt(c.Start, c.End, t) {
+			if c := &s.Plan.Charges[i]; Holds(c.Start, c.End, t) {
 				text := fmt.Sprintf("%s %s", c.Kind, c.Amount)
 				if c.Scope != "" {
 					text += " for " + c.Scope
