@@ -103,8 +103,9 @@ type view struct {
 	Persistent bool
 }
 
-// kubeBackoff is the longest wait between tries that Kubernetes' own back-off, ten
-// seconds to six minutes, is near enough to.
+// kubeBackoff is the longest wait between tries that is left to Kubernetes' own
+// back-off: ten seconds, twenty, forty and so on. It uses up the tries sooner; a job
+// that runs every hour or day has its next slot for what that loses.
 const kubeBackoff = 10 * time.Minute
 
 func (f *File) view(j *Job, target string) (view, error) {
@@ -115,11 +116,12 @@ func (f *File) view(j *Job, target string) (view, error) {
 	if j.Concurrency == Replace && target != "kubernetes" {
 		return v, refuse("replace a run", "use concurrency: forbid, or 'ratebatch schedule run'")
 	}
-	if target == "kubernetes" && j.Retry.Times > 0 && j.Retry.After > kubeBackoff {
+	rare := j.cron.gap() > 24*time.Hour
+	if target == "kubernetes" && j.Retry.Times > 0 && (rare || j.Retry.After > kubeBackoff) {
 		return v, refuse(fmt.Sprintf("wait for %s before it tries again: it tries after 10 s, then after twice as long each time, up to 6 min", j.Retry.After),
 			"give the job a cron of more slots, as close has in 'ratebatch schedule default', and no retry")
 	}
-	if target == "crontab" && j.Retry.Times > 0 && j.cron.gap() > 24*time.Hour {
+	if target == "crontab" && j.Retry.Times > 0 && rare {
 		return v, refuse("try again, and the next slot is far away", "give the job a cron of more slots, as close has in 'ratebatch schedule default', and no retry")
 	}
 	if target == "crontab" && j.Timezone != f.Jobs[0].Timezone {
