@@ -81,8 +81,9 @@ func (l *Timeline) changes(moments func(s *Stretch) iter.Seq[time.Time]) []time.
 
 // VolumeChanges says which metrics with volume tiers change their price within a
 // month in a way that would adjust what was charged by another price: one text
-// for each, empty if there is none.
-func (l *Timeline) VolumeChanges() []string {
+// for each, empty if there is none. What is as it stands in stored, which are the
+// plans without the new one, is not judged.
+func (l *Timeline) VolumeChanges(stored *Timeline) []string {
 	names := map[string]bool{}
 	for i := range l.Stretches {
 		if p := l.Stretches[i].Plan; p != nil {
@@ -98,15 +99,17 @@ func (l *Timeline) VolumeChanges() []string {
 		}
 		prices := map[*Stretch]*monthPrices{}
 		scopes := map[string]bool{"": true}
-		for i := range l.Stretches {
-			s := &l.Stretches[i]
-			prices[s] = newMonthPrices(name, s)
-			for scope := range prices[s].scopes() {
-				scopes[scope] = true
+		for _, of := range []*Timeline{l, stored} {
+			for i := range of.Stretches {
+				s := &of.Stretches[i]
+				prices[s] = newMonthPrices(name, s)
+				for scope := range prices[s].scopes() {
+					scopes[scope] = true
+				}
 			}
 		}
 		for _, scope := range slices.Sorted(maps.Keys(scopes)) {
-			if text := l.volumeChange(prices, scope); text != "" {
+			if text := l.volumeChange(stored, prices, scope); text != "" {
 				out = append(out, "service "+name+": "+text)
 				break
 			}
@@ -117,13 +120,18 @@ func (l *Timeline) VolumeChanges() []string {
 
 // volumeChange is the first change of a metric's price for a scope that its
 // volume tiers cannot take.
-func (l *Timeline) volumeChange(prices map[*Stretch]*monthPrices, scope string) string {
+func (l *Timeline) volumeChange(stored *Timeline, prices map[*Stretch]*monthPrices, scope string) string {
 	changes := l.changes(func(s *Stretch) iter.Seq[time.Time] { return prices[s].moments(scope) })
 	at := func(t time.Time) monthPrice {
+		out, was := monthPrice{}, monthPrice{}
 		if x := prices[l.at(t)]; x != nil {
-			return x.at(scope, t)
+			out = x.at(scope, t)
 		}
-		return monthPrice{}
+		if x := prices[stored.at(t)]; x != nil {
+			was = x.at(scope, t)
+		}
+		out.isNew = !out.is(&was)
+		return out
 	}
 	var month ratebatch.Month
 	var before []monthPrice // in this month
@@ -157,7 +165,15 @@ type monthPrice struct {
 	tiers    *Tiers
 	percent  decimal.Decimal // the discount
 	currency string
-	isNew    bool
+	isNew    bool // it is not what was stored before
+}
+
+// is says whether a price is another one.
+func (x *monthPrice) is(o *monthPrice) bool {
+	if x.tiers == nil || o.tiers == nil {
+		return x.tiers == o.tiers
+	}
+	return x.currency == o.currency && x.tiers.Per == o.tiers.Per && x.tiers.prices(o.tiers) && x.percent.Equal(o.percent)
 }
 
 // adjustsOther names what makes the price another than the one before it in the
@@ -251,7 +267,7 @@ func (x *monthPrices) moments(scope string) iter.Seq[time.Time] {
 
 // at is what prices the scope's periods that begin at t.
 func (x *monthPrices) at(scope string, t time.Time) monthPrice {
-	out := monthPrice{isNew: x.stretch.New}
+	var out monthPrice
 	on, own := x.hashmap[scope]
 	if !own {
 		on = x.hashmap[""]

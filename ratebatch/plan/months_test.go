@@ -43,6 +43,16 @@ func timeline(t *testing.T, zone string, plans ...string) plan.Timeline {
 	return l
 }
 
+// without is a timeline without its last plan, which is the new one.
+func without(l plan.Timeline) *plan.Timeline {
+	n := len(l.Stretches) - 1
+	out := plan.Timeline{Calendar: l.Calendar, Period: l.Period, Stretches: append([]plan.Stretch{}, l.Stretches[:n]...)}
+	if n > 0 {
+		out.Stretches[n-1].To = l.Stretches[n].To
+	}
+	return &out
+}
+
 const (
 	cheap   = "services: [{name: egress, tiers: [{id: v, kind: volume, steps: [{up_to: 100, cost: 1}, {cost: 0.5}]}]}]"
 	dear    = "services: [{name: egress, tiers: [{id: w, kind: volume, steps: [{up_to: 100, cost: 10}, {cost: 1}]}]}]"
@@ -90,6 +100,9 @@ func TestVolumeTiersKeepTheirPriceWithinAMonth(t *testing.T) {
 		"start and end within a month":                   {"", []string{"0", "2026-10-15 " + dated}, "volume tiers w give all of a month one price, but their price would change at 2026-11-15T00:00:00Z"},
 		"start and end at a month's begin":               {"", []string{"0", "2026-10-15 " + strings.ReplaceAll(dated, "2026-11-15", "2026-12-01")}, ""},
 		"start and end before the plan is in force":      {"", []string{"0", "2026-12-01 " + dated}, ""},
+		"stored already within the month, unchanged":     {"", []string{"0 " + dated, "2026-11-20 " + dated}, ""},
+		"a version of before within the month, as it is": {"", []string{"0 " + cheap, "2026-11-15 " + dear, "2026-11-20 " + dear}, ""},
+		"back to what was before a stored version":       {"", []string{"0 " + cheap, "2026-11-15 " + dear, "2026-11-20 " + cheap}, "their price would change at 2026-11-20"},
 		"stored already":                                 {"", []string{"0 " + dated, "2026-12-01 " + dear}, ""},
 		"a scope's own tiers within a month":             {"", []string{"0", "2026-10-15 " + own}, "volume tiers o give all of a month one price, but their price of scope big would change at 2026-11-15T00:00:00Z"},
 		"a discount that starts within a month":          {"", []string{"0", "2026-10-15 " + cheap + "\ndiscounts: [{percent: 10, start: 2026-11-15}]"}, "their discount would change at 2026-11-15"},
@@ -102,7 +115,7 @@ func TestVolumeTiersKeepTheirPriceWithinAMonth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := timeline(t, tt.zone, tt.plans...)
-			if got := strings.Join(l.VolumeChanges(), "\n"); tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+			if got := strings.Join(l.VolumeChanges(without(l)), "\n"); tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 				t.Errorf("%s\nwant\n%s", got, tt.want)
 			}
 		})
@@ -114,7 +127,7 @@ func TestVolumeTiersKeepTheirCurrencyWithinAMonth(t *testing.T) {
 	t.Parallel()
 	l := timeline(t, "", "0 "+cheap, "2026-11-15 "+cheap)
 	l.Stretches[1].Plan.Currency = "USD"
-	if got := strings.Join(l.VolumeChanges(), "\n"); !strings.Contains(got, "their currency would change at 2026-11-15T00:00:00Z") {
+	if got := strings.Join(l.VolumeChanges(without(l)), "\n"); !strings.Contains(got, "their currency would change at 2026-11-15T00:00:00Z") {
 		t.Errorf("%q", got)
 	}
 }

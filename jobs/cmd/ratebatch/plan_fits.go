@@ -112,21 +112,30 @@ func monthsFit(d draft) error {
 		to = d.calendar.MonthAt(to).To
 	}
 	all := append(append([]store.Version{}, d.stored...), d.Version)
-	l := plan.Timeline{Calendar: d.calendar, Period: d.period}
 	parsed := map[*store.Version]*plan.Plan{}
-	for _, span := range store.PeriodSpans(all, from, to, d.period) {
-		v := span.Version
-		// Parsing a plan of 100,000 rules takes a second; the words cost nothing.
-		if v != nil && parsed[v] == nil && (strings.Contains(v.Body, "tiers") || strings.Contains(v.Body, "charges")) {
-			p, err := plan.Parse(planName(*v, d.file), []byte(v.Body))
-			if err != nil {
-				return err
+	timeline := func(versions []store.Version) (l plan.Timeline, err error) {
+		l = plan.Timeline{Calendar: d.calendar, Period: d.period}
+		for _, span := range store.PeriodSpans(versions, from, to, d.period) {
+			v := span.Version
+			// Parsing a plan of 100,000 rules takes a second; the words cost nothing.
+			if v != nil && parsed[v] == nil && (strings.Contains(v.Body, "tiers") || strings.Contains(v.Body, "charges")) {
+				if parsed[v], err = plan.Parse(planName(*v, d.file), []byte(v.Body)); err != nil {
+					return l, err
+				}
 			}
-			parsed[v] = p
+			l.Stretches = append(l.Stretches, plan.Stretch{From: span.Begin, To: span.End, Plan: parsed[v], New: v == &all[len(all)-1]})
 		}
-		l.Stretches = append(l.Stretches, plan.Stretch{From: span.Begin, To: span.End, Plan: parsed[v], New: v == &all[len(all)-1]})
+		return l, nil
 	}
-	if list := l.VolumeChanges(); len(list) > 0 {
+	stored, err := timeline(all[:len(all)-1])
+	if err != nil {
+		return err
+	}
+	l, err := timeline(all)
+	if err != nil {
+		return err
+	}
+	if list := l.VolumeChanges(&stored); len(list) > 0 {
 		return &ratebatch.ConfigError{Err: errors.New(strings.Join(list, "\n")),
 			Hint: "let them change where a month begins (--from, --to, start, end); what was used before in the month was charged by the old ones, and an adjustment is by the new ones"}
 	}
