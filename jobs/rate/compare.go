@@ -134,7 +134,7 @@ func (j *Job) whatIf(ctx context.Context, side Side, from, to time.Time) (*whatI
 	if from.Before(since) {
 		return nil, &ratebatch.HaltError{Period: ratebatch.Period{Begin: from, End: ratebatch.Earlier(to, since)},
 			Err:  fmt.Errorf("the tiers hold usage from %s on only: an empty answer would not mean zero usage", since.Format(time.RFC3339)),
-			Hint: "look at usage from then on (--from, --month); 'ratebatch migrate --retention hourly=…' keeps what comes longer"}
+			Hint: "look at usage from then on (--from, --month); 'ratebatch migrate --retention …' keeps what comes longer"}
 	}
 	p.everything = true
 	w := &whatIf{pricer: p, plan: p.planOf[v.Digest], discounts: p.discounts(), edges: p.boundaries(), sums: map[stretched]decimal.Decimal{}}
@@ -340,6 +340,8 @@ type Comparison struct {
 	P95 *decimal.Decimal `json:"p95,omitempty"`
 	// What the plans hold that usage of the window does not show, or not all of.
 	NotJudged []string `json:"not_judged"`
+	// Those of NotJudged that one of the plans holds and the other does not.
+	Unseen []string `json:"-"`
 }
 
 // NotJudged names what a plan holds that a what-if of [from, to) does not show as
@@ -351,7 +353,7 @@ func NotJudged(x *plan.Plan, c ratebatch.Calendar, from, to time.Time) []string 
 		return out
 	}
 	for _, charge := range x.Charges {
-		out = append(out, fmt.Sprintf("%s %s, which is of whole months", charge.Kind, charge.ID))
+		out = append(out, fmt.Sprintf("%s %s of %s, which is of whole months", charge.Kind, charge.ID, charge.Amount))
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Change is one thing that differs between two plans.
@@ -59,13 +60,30 @@ func common(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(x string) bool { return !in[x] })
 }
 
-// entry is one line of a plan: what it is found by and what it says.
-type entry struct{ key, body string }
+// entry is one line of a plan: what it is found by, what it says, and when it
+// holds.
+type entry struct {
+	key, body  string
+	start, end time.Time
+}
+
+// during is a line that holds for a time, which its text says.
+func during(key, body string, start, end time.Time) entry {
+	return entry{key, strings.TrimSpace(body + validity(FormatTime(start), FormatTime(end))), start, end}
+}
+
+// line is the entry as text.
+func (e entry) line() string {
+	if e.body == "" {
+		return e.key
+	}
+	return e.key + ": " + e.body
+}
 
 func entries(p *Plan) []entry {
 	var out []entry
 	for _, g := range p.Groups {
-		out = append(out, entry{"group " + g, ""})
+		out = append(out, entry{key: "group " + g})
 	}
 	for i := range p.Modules {
 		m := &p.Modules[i]
@@ -73,7 +91,7 @@ func entries(p *Plan) []entry {
 		if m.Scope != "" {
 			key += ", scope " + m.Scope
 		}
-		out = append(out, entry{key, fmt.Sprintf("enabled %v, priority %d", m.Enabled == nil || *m.Enabled, m.Priority)})
+		out = append(out, entry{key: key, body: fmt.Sprintf("enabled %v, priority %d", m.Enabled == nil || *m.Enabled, m.Priority)})
 	}
 	for i := range p.Services {
 		s := &p.Services[i]
@@ -81,13 +99,13 @@ func entries(p *Plan) []entry {
 		if s.Skip != "" {
 			body = "skip " + inOneLine(s.Skip)
 		}
-		out = append(out, entry{"service " + s.Name, body})
+		out = append(out, entry{key: "service " + s.Name, body: body})
 		for j := range s.Fields {
-			out = append(out, entry{"service " + s.Name + ", field " + s.Fields[j].Name, ""})
+			out = append(out, entry{key: "service " + s.Name + ", field " + s.Fields[j].Name})
 		}
 	}
 	for r := range p.Rules() {
-		out = append(out, entry{r.describe(""), strings.TrimSpace(fmt.Sprintf("%s %s%s", r.Type, r.Cost, validity(FormatTime(r.Start), FormatTime(r.End))))})
+		out = append(out, during(r.describe(""), fmt.Sprintf("%s %s", r.Type, r.Cost), r.Start, r.End))
 	}
 	out = append(out, tierEntries(p)...)
 	for i := range p.Expressions {
@@ -103,7 +121,7 @@ func entries(p *Plan) []entry {
 		if e.Scope != "" {
 			body += ", scope " + e.Scope
 		}
-		out = append(out, entry{key, body + validity(FormatTime(e.Start), FormatTime(e.End))})
+		out = append(out, during(key, body, e.Start, e.End))
 	}
 	return out
 }
@@ -133,13 +151,7 @@ func diffLists(a, b []entry) []Change {
 	}
 	before, after := bodies(a), bodies(b)
 	done := map[string]bool{}
-	line := func(mark string, e entry) {
-		text := e.key
-		if e.body != "" {
-			text += ": " + e.body
-		}
-		out = append(out, Change{mark, text})
-	}
+	line := func(mark string, e entry) { out = append(out, Change{mark, e.line()}) }
 	for _, e := range a {
 		if done[e.key] {
 			continue
@@ -151,10 +163,10 @@ func diffLists(a, b []entry) []Change {
 			continue
 		}
 		for _, body := range old {
-			line("-", entry{e.key, body})
+			line("-", entry{key: e.key, body: body})
 		}
 		for _, body := range now {
-			line("+", entry{e.key, body})
+			line("+", entry{key: e.key, body: body})
 		}
 	}
 	for _, e := range b {

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"strings"
-	"time"
 )
 
 // tiers writes the tiers of a service.
@@ -66,7 +65,6 @@ func tierEntries(p *Plan) []entry {
 		}
 		return ", scope " + scope
 	}
-	during := func(start, end time.Time) string { return validity(FormatTime(start), FormatTime(end)) }
 	for i := range p.Services {
 		for j := range p.Services[i].Tiers {
 			t := &p.Services[i].Tiers[j]
@@ -78,8 +76,7 @@ func tierEntries(p *Plan) []entry {
 					parts = append(parts, fmt.Sprintf("up to %s %s", s.UpTo, s.Cost))
 				}
 			}
-			out = append(out, entry{"service " + p.Services[i].Name + ", tiers" + of(t.Scope),
-				fmt.Sprintf("%s per %s: %s%s", t.Kind, t.Per, strings.Join(parts, ", "), during(t.Start, t.End))})
+			out = append(out, during("service "+p.Services[i].Name+", tiers"+of(t.Scope), fmt.Sprintf("%s per %s: %s", t.Kind, t.Per, strings.Join(parts, ", ")), t.Start, t.End))
 		}
 	}
 	for i := range p.Discounts {
@@ -88,11 +85,11 @@ func tierEntries(p *Plan) []entry {
 		if x.Metric != "" {
 			key += ", metric " + x.Metric
 		}
-		out = append(out, entry{key + of(x.Scope), x.Percent.String() + " %" + during(x.Start, x.End)})
+		out = append(out, during(key+of(x.Scope), x.Percent.String()+" %", x.Start, x.End))
 	}
 	for i := range p.Charges {
 		c := &p.Charges[i]
-		out = append(out, entry{string(c.Kind) + of(c.Scope), c.Amount.String() + during(c.Start, c.End)})
+		out = append(out, during(string(c.Kind)+of(c.Scope), c.Amount.String(), c.Start, c.End))
 	}
 	return out
 }

@@ -113,11 +113,11 @@ func TestSamplesAreSplitOverBuckets(t *testing.T) {
 			},
 			"10:00 n=2 end=2 120s rx=14", "10:00 n=2 end=2 120s rx=14",
 		},
-		"two samples of one moment count twice when the sequence differs": {
+		"of two samples of one moment with two sequences all counts twice but the time": {
 			func(r string) []store.PortSample {
 				return []store.PortSample{traffic(r, "a", 1, minutes(1), minutes(2), 7), traffic(r, "a", 2, minutes(1), minutes(2), 7)}
 			},
-			"10:00 n=2 end=2 120s rx=14", "10:00 n=2 end=2 120s rx=14",
+			"10:00 n=2 end=2 60s rx=14", "10:00 n=2 end=2 60s rx=14",
 		},
 		"an original record counts once per host, port and time": {
 			func(r string) []store.PortSample {

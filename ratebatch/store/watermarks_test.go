@@ -137,7 +137,7 @@ func TestWatermarksThatFollowSamples(t *testing.T) {
 	}
 	never := time.Unix(0, 0).UTC()
 	progress("a/b", never, false)
-	check("a partition that was not read may hold anything", time.Time{}, "one kind", never, "ingest has not drained all topics yet")
+	check("a partition that was not read may hold anything", time.Time{}, "one kind", never, "ingest has not drained a/b yet")
 	progress("a/b", at(20, 11), false, "all kinds")
 	check("ingest reads another region", time.Time{}, "one kind", at(20, 8), "newest sample")
 	check("ingest reads it and has set none", time.Time{}, "all kinds", never, "ingest has not drained it yet")

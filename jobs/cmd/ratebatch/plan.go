@@ -58,9 +58,9 @@ func (p *program) planDiffCmd(v versioned) *cobra.Command {
 		Long: `Diff compares two plans, each the number of a version or a file. With --rated it
 also rates the stored usage of a window by both and shows the difference by
 project, metric and rule; it writes nothing. What the plans hold that this usage
-does not show is named, and --max-change then exits 2: rules, tiers, discounts and
-charges that begin or end to hold after the window begins, and minimums and caps
-where the window is not one of whole months.
+does not show is named: rules, tiers, discounts and charges that begin or end to
+hold after the window begins, and minimums and caps where the window is not one of
+whole months. Where only one of the plans holds such, --max-change exits 2.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch plan diff 1 2

@@ -157,12 +157,19 @@ func (p *program) compareRated(ctx context.Context, s *store.Store, plans [2]sto
 		return rate.Comparison{}, err
 	}
 	c := rate.Compare(from, to, amounts[0], amounts[1])
+	var held [2][]string
 	for i, side := range sides {
 		parsed, err := plan.Parse(names[i], []byte(side.Plan.Body))
 		if err != nil {
 			return rate.Comparison{}, err
 		}
-		for _, what := range rate.NotJudged(parsed, job.Options.Calendar, from, to) {
+		held[i] = rate.NotJudged(parsed, job.Options.Calendar, from, to)
+	}
+	for i, list := range held {
+		for _, what := range list {
+			if !slices.Contains(held[1-i], what) {
+				c.Unseen = append(c.Unseen, what)
+			}
 			if !slices.Contains(c.NotJudged, what) { // both plans may hold it
 				c.NotJudged = append(c.NotJudged, what)
 			}
@@ -172,7 +179,7 @@ func (p *program) compareRated(ctx context.Context, s *store.Store, plans [2]sto
 }
 
 // guard fails when prices change by more than was allowed, or may do so without
-// being seen: a guard that passes must have judged all there is.
+// being seen: a guard that passes must have judged all that the plans differ in.
 func guard(c rate.Comparison, maxChange string) error {
 	if maxChange == "" {
 		return nil
@@ -182,8 +189,8 @@ func guard(c rate.Comparison, maxChange string) error {
 		return err
 	}
 	past := c.Past(percent)
-	if len(past) == 0 && len(c.NotJudged) > 0 {
-		return &ratebatch.ConfigError{Err: fmt.Errorf("--max-change: usage of %s to %s does not show all that these do: %s", c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), some(c.NotJudged, 5)),
+	if len(past) == 0 && len(c.Unseen) > 0 {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("--max-change: usage of %s to %s does not show all that these do: %s", c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), some(c.Unseen, 5)),
 			Hint: "look at the prices in a version of the plan without their dates ('ratebatch plan diff A B --rated') and in whole months, and leave out --max-change"}
 	}
 	if len(past) == 0 {

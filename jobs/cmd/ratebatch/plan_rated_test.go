@@ -16,13 +16,20 @@ func TestGuardsPassNothingThatTheyDoNotJudge(t *testing.T) {
 	const head = "currency: EUR\nservices:\n  - name: instance\n    mappings:\n"
 	same := b.file("same.yaml", head+"      - {cost: \"1.00\", description: the same}\n")
 	dearer := b.file("dearer.yaml", head+"      - {cost: \"1.00\", id: now, end: 2027-01-01}\n      - {cost: \"4\", id: later, start: 2027-01-01}\n")
+	// What both plans hold alike is no difference between them.
+	promised := head + "      - {cost: \"1.00\"}\ndiscounts: [{percent: \"10\", end: 2027-12-31}]\n"
+	old, again := b.file("promised.yaml", promised), b.file("again.yaml", "description: again\n"+promised)
+	if out := b.must("plan", "diff", old, again, "--rated", "--from", "2026-11-01", "--max-change", "5"); !strings.Contains(out, "discount: 10 % to 2027-12-31T00:00:00Z") {
+		t.Errorf("a discount that both plans end:\n%s", out)
+	}
+	b.fails(ratebatch.ExitConfig, "does not show all that these do: discount: 10 % to 2027-12-31T00:00:00Z: look", "plan", "diff", same, again, "--rated", "--from", "2026-11-01", "--max-change", "50")
 	discounted := b.file("discounted.yaml", head+"      - {cost: \"1.00\", end: 2026-10-31, id: gone}\n      - {cost: \"1.00\", start: 2026-10-31}\ndiscounts: [{percent: \"50\", id: half, start: 2026-12-24}]\n")
 	charged := b.file("charged.yaml", head+"      - {cost: \"1.00\"}\ncharges: [{kind: minimum, amount: \"500\", id: least}]\n")
 	guarded := []string{"--from", "2027-08-01", "--max-change", "5", "--max-change-month", "2026-11"}
 	for file, what := range map[string]string{
-		dearer: "does not show all that these do: service instance, mapping now to 2027-01-01T00:00:00Z, service instance, mapping later from 2027-01-01T00:00:00Z",
+		dearer: "does not show all that these do: service instance, mapping: flat 1 to 2027-01-01T00:00:00Z, service instance, mapping: flat 4 from 2027-01-01T00:00:00Z",
 		// What ended before the window is none of its business.
-		discounted: "does not show all that these do: discount half from 2026-12-24T00:00:00Z: look at",
+		discounted: "does not show all that these do: discount: 50 % from 2026-12-24T00:00:00Z: look at",
 	} {
 		b.fails(ratebatch.ExitConfig, what, append([]string{"plan", "apply", file}, guarded...)...)
 		b.fails(ratebatch.ExitConfig, what, "plan", "diff", "1", file, "--rated", "--from", "2026-11-01", "--max-change", "5")
@@ -33,10 +40,10 @@ func TestGuardsPassNothingThatTheyDoNotJudge(t *testing.T) {
 	}
 	half := []string{"plan", "diff", "1", charged, "--rated", "--from", "2026-11-15"}
 	b.must(half...)
-	b.fails(ratebatch.ExitConfig, "minimum least, which is of whole months", append(half, "--max-change", "5")...)
+	b.fails(ratebatch.ExitConfig, "minimum least of 500, which is of whole months", append(half, "--max-change", "5")...)
 	b.fails(ratebatch.ExitHalted, "the price of 2 of 2 projects changes by more than 5 %", "plan", "diff", "1", charged, "--rated", "--from", "2026-11-01", "--max-change", "5")
 
-	if out := b.must("plan", "simulate", dearer, "--month", "2026-11"); !strings.Contains(out, "warning: this usage does not show all that these do:\n  service instance, mapping now to") {
+	if out := b.must("plan", "simulate", dearer, "--month", "2026-11"); !strings.Contains(out, "warning: this usage does not show all that these do:\n  service instance, mapping: flat 1 to") {
 		t.Errorf("simulated without a warning:\n%s", out)
 	}
 	var c rate.Comparison

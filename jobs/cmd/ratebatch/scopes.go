@@ -384,7 +384,11 @@ brings it back.
 					w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 					fmt.Fprintln(w, "REGION\tCOMPLETE UNTIL\tSOURCE")
 					for _, m := range list {
-						rowf(w, "%s\t%s\t%s\n", m.Region, m.CompleteUntil.Format(time.RFC3339), m.Source)
+						until := m.CompleteUntil.Format(time.RFC3339)
+						if m.CompleteUntil.Unix() <= 0 {
+							until = "not known yet"
+						}
+						rowf(w, "%s\t%s\t%s\n", m.Region, until, m.Source)
 					}
 					w.Flush()
 				})

@@ -14,7 +14,7 @@
 --          again. A kind that it never sent has no row, and holds nothing up.
 WITH
     2 * 86400 AS silent,
-    (SELECT count() > 0 FROM ingest_progress FINAL WHERE NOT gone AND drained_at = toDateTime64(0, 3, 'UTC')) AS undrained,
+    (SELECT min(source) FROM ingest_progress FINAL WHERE NOT gone AND drained_at = toDateTime64(0, 3, 'UTC')) AS undrained,
     (SELECT max(at) FROM (
         SELECT toUnixTimestamp(max(ts)) AS at FROM instance_samples UNION ALL SELECT toUnixTimestamp(max(ts)) FROM port_samples UNION ALL SELECT toUnixTimestamp(max(ts)) FROM disk_samples
         UNION ALL SELECT toUnixTimestamp(max(bucket)) FROM instance_metrics_hourly UNION ALL SELECT toUnixTimestamp(max(bucket)) FROM port_volume_hourly UNION ALL SELECT toUnixTimestamp(max(bucket)) FROM disk_metrics_hourly)) AS newest,
@@ -30,7 +30,7 @@ WITH
 SELECT region, argMax(complete_until, precedence) AS complete_until, argMax(source, precedence) AS source
 FROM (
     SELECT region, complete_until, source, precedence FROM said
-    UNION ALL SELECT region, if(undrained, toDateTime(0, 'UTC'), min(until)), if(undrained, 'ingest has not drained all topics yet', argMin(source, (until, source))), 1
+    UNION ALL SELECT region, if(undrained != '', toDateTime(0, 'UTC'), min(until)), if(undrained != '', concat('ingest has not drained ', undrained, ' yet'), argMin(source, (until, source))), 1
     FROM (SELECT region, until, source, max(until) OVER (PARTITION BY region) AS last
         FROM (SELECT region, argMax(at, from_samples) AS until, if(max(from_samples), 'newest sample', 'newest hour') AS source
             FROM (
