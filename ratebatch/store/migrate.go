@@ -41,7 +41,12 @@ const minRaw = 6 * time.Hour
 // maxRetention keeps DateTime arithmetic of 2026 within 2106, where DateTime ends.
 const maxRetention = 50 * 366 * 24 * time.Hour
 
-// Validate reports every value that cannot work.
+// or fills in what is not given.
+func (r Retention) or(other Retention) Retention {
+	return Retention{cmp.Or(r.Raw, other.Raw), cmp.Or(r.FiveMin, other.FiveMin), cmp.Or(r.Hourly, other.Hourly)}
+}
+
+// Validate reports every value that cannot work; what is zero is not given.
 func (r Retention) Validate() error {
 	var errs []error
 	for _, tier := range []struct {
@@ -49,7 +54,7 @@ func (r Retention) Validate() error {
 		keep time.Duration
 		min  time.Duration
 	}{{"raw", r.Raw, minRaw}, {"5min", r.FiveMin, 2 * time.Hour}, {"hourly", r.Hourly, 48 * time.Hour}} {
-		if tier.keep < tier.min || tier.keep > maxRetention {
+		if tier.keep != 0 && (tier.keep < tier.min || tier.keep > maxRetention) {
 			errs = append(errs, fmt.Errorf("retention of the %s tier is %s: must lie between %s and %s", tier.name, tier.keep, tier.min, maxRetention))
 		}
 	}
@@ -60,9 +65,9 @@ func (r Retention) Validate() error {
 }
 
 // ParseRetention reads raw=54h,5min=7d,hourly=92d; a single duration such as
-// 20y stands for all three. Tiers that are not named keep the default.
+// 20y stands for all three. Tiers that are not named are zero.
 func ParseRetention(text string) (Retention, error) {
-	r := DefaultRetention
+	var r Retention
 	if text == "" {
 		return r, nil
 	}
@@ -71,6 +76,9 @@ func ParseRetention(text string) (Retention, error) {
 		if err != nil {
 			return r, &ratebatch.ConfigError{Err: err}
 		}
+		if d == 0 {
+			return r, &ratebatch.ConfigError{Err: errors.New("retention: nothing would be kept")}
+		}
 		return Retention{d, d, d}, nil
 	}
 	for part := range strings.SplitSeq(text, ",") {
@@ -78,6 +86,9 @@ func ParseRetention(text string) (Retention, error) {
 		d, err := parseLong(value)
 		if err != nil {
 			return r, &ratebatch.ConfigError{Err: fmt.Errorf("retention %s: %w", name, err)}
+		}
+		if d == 0 {
+			return r, &ratebatch.ConfigError{Err: fmt.Errorf("retention %s: nothing would be kept", name)}
 		}
 		switch name {
 		case "raw":
@@ -109,8 +120,8 @@ func parseLong(text string) (time.Duration, error) {
 
 // MigrateOptions says what the schema is rendered for.
 type MigrateOptions struct {
-	Retention    Retention // zero: DefaultRetention for new tables, existing ones unchanged
-	SetRetention bool      // change the retention of existing tables too
+	Retention    Retention // of new tables; what is zero is that of DefaultRetention
+	SetRetention bool      // change existing tables too, but for tiers that are zero
 	Cluster      string    // name of the ClickHouse cluster; empty: a single server
 }
 
@@ -143,9 +154,7 @@ var (
 // Migrations renders the schema, in order: by number, but the views that refresh
 // themselves last, since their text may read what a later migration makes.
 func Migrations(o MigrateOptions) ([]Migration, error) {
-	if o.Retention == (Retention{}) {
-		o.Retention = DefaultRetention
-	}
+	o.Retention = o.Retention.or(DefaultRetention)
 	entries, err := fs.ReadDir(files, "schema")
 	if err != nil {
 		return nil, err
@@ -279,10 +288,8 @@ type MigrateResult struct {
 // server that is too old and a database that a newer program made.
 func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, error) {
 	var result MigrateResult
-	if o.Retention != (Retention{}) {
-		if err := o.Retention.Validate(); err != nil {
-			return result, err
-		}
+	if err := o.Retention.Validate(); err != nil {
+		return result, err
 	}
 	if err := s.checkServerVersion(ctx); err != nil {
 		return result, err
@@ -302,23 +309,24 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 	if err != nil {
 		return result, err
 	}
-	if err := s.noteLostRaw(ctx, migrations, there, applied); err != nil {
-		return result, err
-	}
 	known := map[int]bool{}
 	for _, m := range migrations {
 		known[m.Version] = true
 		result.Version = max(result.Version, m.Version)
 	}
-	// What was run is recorded in one go, also before a statement that is refused.
-	done, err := s.runMigrations(ctx, o, migrations, there, applied, &result)
-	if err := errors.Join(err, s.recordMigrations(ctx, done, &result)); err != nil {
-		return result, err
-	}
+	// Before anything is changed: the newer program's views are not ours to replace.
 	for version := range applied {
 		if !known[version] {
 			return result, &ratebatch.HaltError{Err: fmt.Errorf("the database has migration %d, which this program does not know", version), Hint: "use the newer program that made it"}
 		}
+	}
+	if err := s.noteLostRaw(ctx, migrations, there, applied); err != nil {
+		return result, err
+	}
+	// What was run is recorded in one go, also before a statement that is refused.
+	done, err := s.runMigrations(ctx, o, migrations, there, applied, &result)
+	if err := errors.Join(err, s.recordMigrations(ctx, done, &result)); err != nil {
+		return result, err
 	}
 	if o.SetRetention {
 		if err := s.setRetention(ctx, o); err != nil {

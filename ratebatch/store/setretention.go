@@ -32,6 +32,9 @@ var notes = []string{"tier_bases", "ingest_sequences", "ingest_ranges"}
 
 func (s *Store) setRetention(ctx context.Context, o MigrateOptions) error {
 	for _, t := range retained {
+		if t.keep(o.Retention) == 0 {
+			continue // not given: it stays as it is
+		}
 		if err := s.retain(ctx, o, t.table, t.column, t.keep(o.Retention)); err != nil {
 			return err
 		}

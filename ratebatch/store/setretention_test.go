@@ -210,3 +210,47 @@ func TestMigrateMakesViewsOfOtherVersionsAnew(t *testing.T) {
 		t.Errorf("the second time: %v, %v", result.Applied, err)
 	}
 }
+
+// An older program changes nothing of a database that a newer one made, its views
+// included.
+func TestAnOlderProgramsMigrateChangesNothing(t *testing.T) {
+	s := storetest.Open(t)
+	for _, statement := range []string{
+		"INSERT INTO schema_migrations (version, name) VALUES (999, 'newer')",
+		"DROP VIEW port_volume_5min_refresh SYNC",
+		"CREATE MATERIALIZED VIEW port_volume_5min_refresh REFRESH EVERY 5 MINUTE APPEND TO port_volume_5min EMPTY AS SELECT * FROM port_volume_5min WHERE 0 COMMENT 'of the newer program'",
+	} {
+		if err := s.Conn().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Migrate(t.Context(), store.MigrateOptions{}); ratebatch.ExitCode(err) != ratebatch.ExitHalted {
+		t.Errorf("%v, want a refusal", err)
+	}
+	var comment string
+	if err := s.Conn().QueryRow(t.Context(), "SELECT comment FROM system.tables WHERE database = currentDatabase() AND name = 'port_volume_5min_refresh'").Scan(&comment); err != nil || comment != "of the newer program" {
+		t.Errorf("the view's comment is %q (%v), want the newer program's", comment, err)
+	}
+}
+
+// Months of another time zone are other months: whatever was looked at before has
+// to be looked at again.
+func TestANewZoneHasEverythingLookedAtAgain(t *testing.T) {
+	s := storetest.Fresh(t)
+	_, now, err := s.CarrySince(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.NoteCarryLook(t.Context(), now, 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	if since, _, err := s.CarrySince(t.Context()); err != nil || !since.Equal(now.Add(-10*time.Minute)) {
+		t.Errorf("since %s (%v), want ten minutes before %s", since, err, now)
+	}
+	if err := s.PutBillingSetting(t.Context(), store.BillingSetting{Name: store.SettingTimezone, Value: "Europe/Berlin", Reason: "x", Author: "y"}); err != nil {
+		t.Fatal(err)
+	}
+	if since, _, err := s.CarrySince(t.Context()); err != nil || since.After(time.Unix(86400, 0)) {
+		t.Errorf("since %s (%v) after a change of the zone, want the beginning", since, err)
+	}
+}

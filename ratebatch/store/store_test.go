@@ -104,6 +104,14 @@ func TestMigrateSetsAndKeepsRetention(t *testing.T) {
 	check("instance_metrics_hourly", long.Hourly)
 	check("port_volume_5min", long.FiveMin)
 	check("disk_samples", long.Raw)
+	// A tier that is not named stays as it is.
+	if _, err := s.Migrate(t.Context(), store.MigrateOptions{Retention: store.Retention{Hourly: 500 * 24 * time.Hour}, SetRetention: true}); err != nil {
+		t.Fatal(err)
+	}
+	check("instance_metrics_hourly", 500*24*time.Hour)
+	check("tier_bases", 500*24*time.Hour)
+	check("port_volume_5min", long.FiveMin)
+	check("disk_samples", long.Raw)
 }
 
 func TestParseRetention(t *testing.T) {
@@ -112,12 +120,13 @@ func TestParseRetention(t *testing.T) {
 		want store.Retention
 		err  string
 	}{
-		"empty is the default":        {"", store.DefaultRetention, ""},
-		"one duration is for all":     {"20y", store.Retention{Raw: 175200 * time.Hour, FiveMin: 175200 * time.Hour, Hourly: 175200 * time.Hour}, ""},
-		"named tiers keep the others": {"hourly=400d", store.Retention{Raw: 54 * time.Hour, FiveMin: 168 * time.Hour, Hourly: 9600 * time.Hour}, ""},
-		"unknown tier":                {"weekly=1d", store.Retention{}, `no tier is called "weekly"`},
-		"no duration":                 {"raw=soon", store.Retention{}, "write 54h, 7d or 20y"},
-		"no unit":                     {"7", store.Retention{}, "write 54h, 7d or 20y"},
+		"empty names none":        {"", store.Retention{}, ""},
+		"one duration is for all": {"20y", store.Retention{Raw: 175200 * time.Hour, FiveMin: 175200 * time.Hour, Hourly: 175200 * time.Hour}, ""},
+		"one that is named":       {"hourly=400d", store.Retention{Hourly: 9600 * time.Hour}, ""},
+		"nothing":                 {"raw=0h", store.Retention{}, "nothing would be kept"},
+		"unknown tier":            {"weekly=1d", store.Retention{}, `no tier is called "weekly"`},
+		"no duration":             {"raw=soon", store.Retention{}, "write 54h, 7d or 20y"},
+		"no unit":                 {"7", store.Retention{}, "write 54h, 7d or 20y"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := store.ParseRetention(tt.text)

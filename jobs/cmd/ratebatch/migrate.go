@@ -28,7 +28,8 @@ database lacks. It can be repeated and interrupted.
 
 Retention is how long each tier keeps data, by the data's own time: raw samples
 54h (agent spool 24h + topics 24h + 6h), 5-minute tier 7d, hourly tier 92d.
-With --retention it is also changed on tables that exist.
+With --retention it is also changed on tables that exist, for the tiers that it
+names; the others stay as they are.
 
 With --kafka-engine ClickHouse reads the topics by itself, on servers that have the
 Kafka engine: into the same tables, with rejected and late records listed, but
