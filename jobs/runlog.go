@@ -43,7 +43,7 @@ func Start(ctx context.Context, s *store.Store, job string, arguments []string, 
 }
 
 var (
-	urlPassword   = regexp.MustCompile(`(^|//)([^:/@?\s]*):[^/@\s]*@`)
+	urlPassword   = regexp.MustCompile(`(^|//)([^:/@?\s]*):[^/\s]*@`) // up to the last @, as URLs are read
 	queryPassword = regexp.MustCompile(`(?i)([?&](?:password|user|secret|token)=)[^&\s]*`)
 )
 
