@@ -36,7 +36,7 @@ type benchSize struct {
 var benchSizes = map[string]benchSize{
 	"quick":  {scopes: 50, instances: 20, hours: 24, runs: 3, tierHours: 12, engineRows: 50_000, growth: growthQuick, exported: exportbench.MonthQuick},
 	"middle": {scopes: 500, instances: 40, hours: 96, runs: 5, tierHours: 8, engineRows: 500_000, growth: growthMiddle, exported: exportbench.Cloud{Month: "2026-03", Scopes: 100, Resources: 20, Hours: 480}},
-	"full":   {scopes: 500, instances: 40, hours: 720, runs: 5, tierHours: 32, engineRows: 1_000_000, growth: growthFull, exported: exportbench.Month},
+	"full":   {scopes: 500, instances: 40, hours: 576, runs: 5, tierHours: 32, engineRows: 1_000_000, growth: growthFull, exported: exportbench.Month},
 }
 
 // suite is one group of figures, some of which are series too.
