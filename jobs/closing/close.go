@@ -163,7 +163,20 @@ func (j *Job) refuse(ctx context.Context, p *Plan, windows []store.DueWindow) er
 	if conflicts > 0 {
 		text += fmt.Sprintf(", %d of them in conflict", conflicts)
 	}
-	return &ratebatch.TryAgainError{Err: fmt.Errorf("%s (%s)", text, strings.Join(names, "; ")), Hint: "'ratebatch status' says what waits and why, 'ratebatch rate' rates what is ready"}
+	incomplete := fmt.Errorf("%s (%s)", text, strings.Join(names, "; "))
+	now, err := j.Store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	oldest, _, err := j.Store.OldestRatable(ctx, now, j.Period)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(due, func(d store.DueScope) bool { return d.First.Before(oldest) }); i >= 0 {
+		return &ratebatch.HaltError{Err: incomplete, Hint: fmt.Sprintf("the tiers have usage from %s on only, so what lies before can never be rated. To settle it as nobody's: 'ratebatch scopes disable %s' (and each other one of them), close the month, then 'ratebatch scopes enable'",
+			oldest.Format(time.RFC3339), due[i].Scope)}
+	}
+	return &ratebatch.TryAgainError{Err: incomplete, Hint: "'ratebatch status' says what waits and why, 'ratebatch rate' rates what is ready"}
 }
 
 // compare reads the lines themselves and stops when they are not what the

@@ -99,7 +99,9 @@ func firstPeriods(open []store.ScopeUsage, commits []store.CommitScope, since ti
 		out[scope] = ratebatch.Later(o.First.begin(usage, o), since)
 	}
 	for _, c := range commits {
-		if first, ok := out[c.Scope]; !ok || c.First.Before(first) {
+		// A date is the first period of a scope that was rated before it, too: what
+		// has no commit until then is due for nobody, and is told.
+		if first, ok := out[c.Scope]; !ok || c.First.Before(first) && o.First.Kind != "date" {
 			out[c.Scope] = c.First
 		}
 	}

@@ -217,7 +217,7 @@ func (j *Job) cutExpired(ctx context.Context, p *Plan, skip []time.Time) error {
 		p.expired = &ratebatch.HaltError{
 			Period: ratebatch.Period{Begin: days[0].Day, End: ratebatch.Earlier(days[len(days)-1].Day.AddDate(0, 0, 1), oldest)},
 			Err:    fmt.Errorf("%d periods are due, but their tier keeps usage for %s only: an empty answer would not mean zero usage", p.Expired, keep),
-			Hint:   "if the usage is still there, keep it with 'ratebatch migrate --retention hourly=…', else close the month or start later with --first-period DATE",
+			Hint:   "if the usage is still there, keep it with 'ratebatch migrate --retention hourly=…', else settle it as nobody's: disable its scopes while the month is closed ('ratebatch close' says how)",
 		}
 	}
 	return nil

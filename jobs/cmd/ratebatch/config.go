@@ -338,7 +338,11 @@ func (p *program) configure(cmd *cobra.Command) error {
 		return err
 	}
 	var errs []error
+	p.given = map[string]bool{}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			p.given[f.Name] = true
+		}
 		if f.Changed || !isConfigurable(cmd, f) {
 			return
 		}
@@ -347,5 +351,8 @@ func (p *program) configure(cmd *cobra.Command) error {
 			f.Changed = true
 		}
 	})
+	if p.given["data"] && !p.given["clickhouse"] {
+		p.engine.URL = "" // the folder that the command line names comes before a server that is configured
+	}
 	return errors.Join(errs...)
 }

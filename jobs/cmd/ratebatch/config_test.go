@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
 )
 
 // withoutVariables takes our variables out of the environment: they are defaults
@@ -212,5 +214,19 @@ func TestDeployedFilesAreTaken(t *testing.T) {
 		if !known {
 			t.Errorf("compose.yaml sets %s, which means nothing", m[1])
 		}
+	}
+}
+
+// What is configured for the deployment takes over neither a folder that the
+// command line names nor what is made up.
+func TestACommandLineComesBeforeAConfiguredServerAndBroker(t *testing.T) {
+	o := enginetest.Options(t)
+	flags := []string{"--data", o.DataDir, "--database", o.Database}
+	t.Setenv("RATEBATCH_CLICKHOUSE", "clickhouse://127.0.0.1:1/elsewhere")
+	t.Setenv("RATEBATCH_KAFKA", "127.0.0.1:1")
+	must(t, append(flags, "migrate", "--retention", "40y")...)
+	must(t, append(flags, "simulate", "--instances", "3", "--hours", "1")...)
+	if out := must(t, append(flags, "engine", "sql", "-f", "tsv", "-q", "SELECT count() > 0 FROM instance_samples")...); !strings.HasSuffix(strings.TrimSpace(out), "\n1") {
+		t.Errorf("samples in the folder: %s", out)
 	}
 }

@@ -152,7 +152,7 @@ func judgeRetention(note string, oldestDue *time.Time, expired uint64, oldest ti
 		out = append(out, finding{"retention", levelError, "rate would stop: " + note, "do what it says, then run 'ratebatch rate'"})
 	}
 	if expired > 0 {
-		out = append(out, finding{"retention", levelError, fmt.Sprintf("%d due periods are older than their tier keeps (%s): their usage is gone or going", expired, keep), "restore the tiers from a backup and rate, or close the month without them; keep the tiers longer: 'ratebatch migrate --retention hourly=…'"})
+		out = append(out, finding{"retention", levelError, fmt.Sprintf("%d due periods are older than their tier keeps (%s): their usage is gone or going", expired, keep), "restore the tiers from a backup and rate, or settle them ('ratebatch close' says how); keep the tiers longer: 'ratebatch migrate --retention hourly=…'"})
 	}
 	if oldestDue != nil && keep > 0 {
 		if left := oldestDue.Sub(oldest); left < warnBefore {
@@ -250,6 +250,10 @@ func judgeViews(views []store.TierView) []finding {
 func judgeTopics(plan topics.Plan) []finding {
 	var out []finding
 	for _, c := range plan.Changes {
+		is, err := strconv.ParseInt(c.Is, 10, 64)
+		if wanted, bad := strconv.ParseInt(c.Wanted, 10, 64); c.Setting == "retention.ms" && err == nil && bad == nil && (is < 0 || is >= wanted) {
+			continue // for longer, or for ever (-1): to shorten it would delete what was not read
+		}
 		level, what := levelWarning, fmt.Sprintf("topic %s: %s is %s, wanted %s", c.Name, c.Setting, c.Is, c.Wanted)
 		if c.Is == "" {
 			level, what = levelError, fmt.Sprintf("topic %s lacks %s (wanted %s)", c.Name, c.Setting, c.Wanted)

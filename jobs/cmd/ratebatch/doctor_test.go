@@ -206,3 +206,13 @@ func TestDoctorsJudgement(t *testing.T) {
 		}
 	}
 }
+
+// Topics that keep records for longer are right: to shorten them would delete what
+// was not read yet.
+func TestDoctorLeavesLongerTopicsAlone(t *testing.T) {
+	for is, level := range map[string]string{"259200000": levelOK, "86400000": levelOK, "-1": levelOK, "3600000": levelWarning, "": levelError} {
+		if got := judgeTopics(topics.Plan{Changes: []topics.Change{{What: "topic", Name: "port-stats", Setting: "retention.ms", Is: is, Wanted: "86400000"}}}); len(got) != 1 || got[0].Level != level {
+			t.Errorf("retention.ms %q: %+v, want %s", is, got, level)
+		}
+	}
+}

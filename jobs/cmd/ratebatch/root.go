@@ -34,9 +34,10 @@ type program struct {
 	output    string         // --output table|json
 	logFormat string         // --log-format text|json
 	verbose   bool
-	config    string    // --config
-	telemetry telemetry // --metrics-dir, --metrics-push
-	tracer    *tracer   // nil: no traces
+	config    string          // --config
+	given     map[string]bool // flags that the command line names; others may come from the configuration
+	telemetry telemetry       // --metrics-dir, --metrics-push
+	tracer    *tracer         // nil: no traces
 }
 
 // run executes one command line and returns its exit code. Tests call it

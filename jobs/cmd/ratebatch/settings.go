@@ -9,8 +9,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/ratebatch/ratebatch/jobs"
 	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
@@ -73,8 +75,8 @@ func (o *rateOptions) remember(ctx context.Context, s *store.Store, out rate.Opt
 	}
 	first := out.First.String()
 	for _, x := range []store.BillingSetting{{Name: store.SettingPeriod, Value: out.Period.String(), Reason: "first run"}, {Name: store.SettingFirst, Value: first, Reason: "rate --first-period"}} {
-		if b.Since[x.Name].Value == x.Value {
-			continue
+		if was := b.Since[x.Name].Value; was == x.Value || was != "" && x.Name == store.SettingPeriod {
+			continue // another length was set meanwhile: length says so below
 		}
 		x.Author = author()
 		if err := s.PutBillingSetting(ctx, x); err != nil {
@@ -158,6 +160,19 @@ billing_timezone  the zone that months begin in, such as Europe/Berlin. Its offs
 			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
 				x := store.BillingSetting{Name: args[0], Value: args[1], Reason: reason, Author: author()}
+				// What rates or closes goes by the settings that it began with.
+				held, err := jobs.Acquire(ctx, s, p.log, "rate", uuid.New())
+				if errors.Is(err, ratebatch.ErrLeaseHeld) {
+					return &ratebatch.TryAgainError{Err: err, Hint: "nothing was set; set it when that has ended"}
+				}
+				if err != nil {
+					return err
+				}
+				defer func() {
+					if err := held.Release(ctx); err != nil {
+						p.log.WarnContext(ctx, "release the lease", "error", err)
+					}
+				}()
 				if err := checkSetting(ctx, s, &x); err != nil {
 					return err
 				}

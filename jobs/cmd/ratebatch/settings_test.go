@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
 // What the first run settled holds for every later command.
@@ -254,4 +255,39 @@ func TestLateUsageUnderAChangedPlan(t *testing.T) {
 		t.Errorf("status does not list the outdated periods:\n%s", out)
 	}
 	b.owe("alpha 6, beta 3")
+}
+
+// A first period that is set behind what was rated leaves usage that is due for
+// nobody: it is told.
+func TestAFirstPeriodBehindRatedOnesTellsWhatItLeavesOut(t *testing.T) {
+	b := newBilled(t)
+	b.must("rate", "--first-period", "usage", "--now", "2026-11-30T23:30:00Z")
+	b.owe("alpha 2, beta 1")
+	b.must("settings", "set", "first_period", "2026-12-01", "--reason", "x")
+	var x struct {
+		Before []store.BeforeFirst `json:"before_first"`
+	}
+	b.json(&x, "status", "--now", at)
+	rows := uint64(0)
+	for _, f := range x.Before {
+		rows += f.Rows
+	}
+	if rows == 0 || len(x.Before) != 2 || x.Before[0].Periods != 2 || x.Before[0].First.Format(time.RFC3339) != "2026-12-01T00:00:00Z" {
+		t.Errorf("before the first period: %+v", x.Before)
+	}
+}
+
+// Settings wait for whoever rates or closes by those of before.
+func TestSettingsAreNotSetWhileARunGoesOn(t *testing.T) {
+	b := newBilled(t)
+	held := store.Params{"name": "rate", "holder": "elsewhere boot 1 1 run", "state": "claimed", "claimed_at": time.Now()}
+	if err := b.s.Exec(t.Context(), "lease_beat", held); err != nil {
+		t.Fatal(err)
+	}
+	b.fails(ratebatch.ExitTryAgain, "nothing was set", "settings", "set", "billing_timezone", "Europe/Berlin", "--reason", "x")
+	held["state"] = "released"
+	if err := b.s.Exec(t.Context(), "lease_beat", held); err != nil {
+		t.Fatal(err)
+	}
+	b.must("settings", "set", "billing_timezone", "Europe/Berlin", "--reason", "x")
 }

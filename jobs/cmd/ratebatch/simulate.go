@@ -58,7 +58,7 @@ Never run it on a database, or on topics, that people are billed from.
 			}
 			// RATEBATCH_KAFKA is for ingest: what is made up goes to Kafka only
 			// when the command line says so.
-			if cmd.Flags().Changed("kafka") {
+			if p.given["kafka"] {
 				if tiers {
 					return &ratebatch.ConfigError{Err: errors.New("--tiers with --kafka"), Hint: "tiers are made in ClickHouse; leave one out"}
 				}

@@ -158,7 +158,7 @@ func (x *status) check(o rate.Options, maxLag time.Duration) error {
 		}
 	}
 	if x.Expired > 0 {
-		halt("close the month, or keep the tiers longer", "%d due periods are older than their tier keeps", x.Expired)
+		halt("keep the tiers longer, or settle them: 'ratebatch close' says how", "%d due periods are older than their tier keeps", x.Expired)
 	}
 	for _, f := range x.Failures {
 		halt("", "scope %s from %s: %s", f.Scope, f.Begin.UTC().Format(time.RFC3339), f.Error)
