@@ -160,6 +160,9 @@ billing_timezone  the zone that months begin in, such as Europe/Berlin. Its offs
 			}
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
 				x := store.BillingSetting{Name: args[0], Value: args[1], Reason: reason, Author: author()}
+				if err := checkSetting(ctx, s, &x); err != nil { // what is refused writes nothing
+					return err
+				}
 				// What rates or closes goes by the settings that it began with.
 				held, err := jobs.Acquire(ctx, s, p.log, "rate", uuid.New())
 				if errors.Is(err, ratebatch.ErrLeaseHeld) {
