@@ -40,7 +40,9 @@ func (s *session) watermarks(ctx context.Context, step time.Duration) error {
 		}
 		if c.Slowest != s.source && c.Fastest.Sub(c.Until) > farBehind {
 			r.WaitsFor, r.Drained = c.Slowest, c.Until.UTC()
-			s.warn(ctx, c.Slowest, "a watermark waits for another source", "region", c.Region, "waits_for", c.Slowest, "drained", c.Until.UTC(), "hint", r.Hint())
+			if s.unsaid(c.Slowest) {
+				s.job.Log.WarnContext(ctx, "a watermark waits for another source", "region", c.Region, "waits_for", c.Slowest, "drained", c.Until.UTC(), "hint", r.Hint())
+			}
 		}
 		j.result.Regions = append(j.result.Regions, r)
 	}
@@ -52,12 +54,12 @@ func (r Region) Hint() string {
 	return "run the ingest that reads it; if it is gone for good: ratebatch watermark --forget-source '" + r.WaitsFor + "'"
 }
 
-// warn says something of a topic or a source once in a session.
-func (s *session) warn(ctx context.Context, of, message string, args ...any) {
-	if !s.warned[of] {
-		s.warned[of] = true
-		s.job.Log.WarnContext(ctx, message, args...)
-	}
+// unsaid is true once in a session for each topic or source that something is to
+// be said of.
+func (s *session) unsaid(of string) bool {
+	said := s.warned[of]
+	s.warned[of] = true
+	return !said
 }
 
 // strike gives the partitions to strike out of topics that this group once read and
@@ -79,7 +81,9 @@ func (s *session) strike(ctx context.Context, known []store.Progress) ([]store.P
 	now, err := s.lookAt(ctx, slices.Sorted(maps.Keys(left)))
 	if err != nil {
 		s.left = true
-		s.warn(ctx, "", "whether topics that are no longer read still hold records is not known; the watermark waits for them", "error", err)
+		if s.unsaid("") {
+			s.job.Log.WarnContext(ctx, "whether topics that are no longer read still hold records is not known; the watermark waits for them", "error", err)
+		}
 		return nil, nil
 	}
 	var rows []store.Progress
@@ -113,11 +117,15 @@ func (s *session) strike(ctx context.Context, known []store.Progress) ([]store.P
 		}
 		switch {
 		case unread > 0:
-			s.warn(ctx, topic, "nobody reads a topic that has records", "topic", topic, "records", unread,
-				"hint", "run ingest with this topic's name until it is drained; if the records do not matter: ratebatch watermark --forget-source '"+s.source+"' --topic "+topic+", and delete the topic")
+			if s.unsaid(topic) {
+				s.job.Log.WarnContext(ctx, "nobody reads a topic that has records", "topic", topic, "records", unread,
+					"hint", "run ingest with this topic's name until it is drained; if the records do not matter: ratebatch watermark --forget-source '"+s.source+"' --topic "+topic+", and delete the topic")
+			}
 		case unknown != nil:
-			s.warn(ctx, topic, "whether a topic that is no longer read still holds records is not known; the watermark waits for it", "topic", topic, "error", unknown,
-				"hint", "let the Kafka user read it; if it does not matter: ratebatch watermark --forget-source '"+s.source+"' --topic "+topic)
+			if s.unsaid(topic) {
+				s.job.Log.WarnContext(ctx, "whether a topic that is no longer read still holds records is not known; the watermark waits for it", "topic", topic, "error", unknown,
+					"hint", "let the Kafka user read it; if it does not matter: ratebatch watermark --forget-source '"+s.source+"' --topic "+topic)
+			}
 		}
 	}
 	return rows, nil
