@@ -116,16 +116,12 @@ func (s *session) strike(ctx context.Context, known []store.Progress) ([]store.P
 			}
 		}
 		switch {
-		case unread > 0:
-			if s.unsaid(topic) {
-				s.job.Log.WarnContext(ctx, "nobody reads a topic that has records", "topic", topic, "records", unread,
-					"hint", "run ingest with this topic's name until it is drained; if the records do not matter: ratebatch watermark --forget-source '"+s.source+"' --topic "+topic+", and delete the topic")
-			}
-		case unknown != nil:
-			if s.unsaid(topic) {
-				s.job.Log.WarnContext(ctx, "whether a topic that is no longer read still holds records is not known; the watermark waits for it", "topic", topic, "error", unknown,
-					"hint", "let the Kafka user read it; if it does not matter: ratebatch watermark --forget-source '"+s.source+"' --topic "+topic)
-			}
+		case unread > 0 && s.unsaid(topic):
+			s.job.Log.WarnContext(ctx, "nobody reads a topic that has records", "topic", topic, "records", unread,
+				"hint", "run ingest with this topic's name until it is drained; if the records do not matter: ratebatch watermark --forget-source '"+s.source+"' --topic "+topic+", and delete the topic")
+		case unknown != nil && s.unsaid(topic):
+			s.job.Log.WarnContext(ctx, "whether a topic that is no longer read still holds records is not known; the watermark waits for it", "topic", topic, "error", unknown,
+				"hint", "let the Kafka user read it; if it does not matter: ratebatch watermark --forget-source '"+s.source+"' --topic "+topic)
 		}
 	}
 	return rows, nil

@@ -11,18 +11,25 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
 
-// The rate job asks for the marks of the regions that have usage, and history is
-// read for them only when one of them has been silent for days. Whatever is
-// read, a region's mark is what the whole says.
-func TestWatermarksOfRegionsAreThoseOfTheWhole(t *testing.T) {
-	s := storetest.Fresh(t)
-	at := func(day, hour int) time.Time { return time.Date(2026, 11, day, hour, 0, 0, 0, time.UTC) }
-	exec := func(text string, params store.Params) {
+// at is an hour of November 2026.
+func at(day, hour int) time.Time { return time.Date(2026, 11, day, hour, 0, 0, 0, time.UTC) }
+
+// executes gives a way to run statements that have to work.
+func executes(t *testing.T, s *store.Store) func(text string, params store.Params) {
+	return func(text string, params store.Params) {
 		t.Helper()
 		if err := s.Conn().Exec(store.WithParams(t.Context(), params), text); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// The rate job asks for the marks of the regions that have usage, and history is
+// read for them only when one of them has been silent for days. Whatever is
+// read, a region's mark is what the whole says.
+func TestWatermarksOfRegionsAreThoseOfTheWhole(t *testing.T) {
+	s := storetest.Fresh(t)
+	exec := executes(t, s)
 	hour := "INSERT INTO instance_metrics_hourly (bucket, region, project_id) SELECT {at:DateTime('UTC')}, {region:String}, 'p'"
 	exec("ALTER TABLE instance_metrics_hourly REMOVE TTL", nil)
 	exec("ALTER TABLE instance_samples REMOVE TTL", nil)
@@ -77,13 +84,7 @@ func TestWatermarksOfRegionsAreThoseOfTheWhole(t *testing.T) {
 // the slowest of the kinds that it sends.
 func TestWatermarksThatFollowSamples(t *testing.T) {
 	s := storetest.Fresh(t)
-	at := func(day, hour int) time.Time { return time.Date(2026, 11, day, hour, 0, 0, 0, time.UTC) }
-	exec := func(text string, params store.Params) {
-		t.Helper()
-		if err := s.Conn().Exec(store.WithParams(t.Context(), params), text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	exec := executes(t, s)
 	sample := func(table, region string, ts, arrived time.Time) {
 		t.Helper()
 		exec("INSERT INTO "+table+" (ts, region, ingested_at) SELECT {at:DateTime('UTC')}, {region:String}, {arrived:DateTime('UTC')}", store.Params{"at": ts, "region": region, "arrived": arrived})

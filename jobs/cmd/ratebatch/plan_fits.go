@@ -51,7 +51,7 @@ func planFits(ctx context.Context, s *store.Store, d draft) error {
 	if len(errs) > 0 {
 		return &ratebatch.ConfigError{Err: errors.Join(errs...), Hint: "metrics are those of 'ratebatch metrics show', or the built-in ones; apply a set with what is missing first, or the plan for another time (--from, --to)"}
 	}
-	return monthsFit(d)
+	return monthsFit(d, parsed)
 }
 
 func metricsName(v store.Version) string {
@@ -102,8 +102,8 @@ func metricsFit(ctx context.Context, s *store.Store, d draft) error {
 }
 
 // monthsFit refuses a plan that changes within a month what has one price for all
-// of it.
-func monthsFit(d draft) error {
+// of it; applied is the draft, parsed.
+func monthsFit(d draft, applied *plan.Plan) error {
 	from, to := d.ValidFrom, d.ValidTo
 	if from.After(time.Unix(0, 0)) { // else it is the first, and in force since ever
 		from = d.calendar.MonthAt(from).From
@@ -112,7 +112,7 @@ func monthsFit(d draft) error {
 		to = d.calendar.MonthAt(to).To
 	}
 	all := append(append([]store.Version{}, d.stored...), d.Version)
-	parsed := map[*store.Version]*plan.Plan{}
+	parsed := map[*store.Version]*plan.Plan{&all[len(all)-1]: applied}
 	timeline := func(versions []store.Version) (l plan.Timeline, err error) {
 		l = plan.Timeline{Calendar: d.calendar, Period: d.period}
 		for _, span := range store.PeriodSpans(versions, from, to, d.period) {

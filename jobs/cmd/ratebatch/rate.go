@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/ratebatch/ratebatch/jobs"
@@ -273,11 +274,7 @@ func (p *program) underLease(ctx context.Context, s *store.Store, job, lease str
 		if err != nil {
 			return nil, err
 		}
-		defer func() {
-			if err := held.Release(ctx); err != nil {
-				p.log.WarnContext(ctx, "release the lease", jobs.KeyRunID, run.ID, "error", err)
-			}
-		}()
+		defer p.release(ctx, held, run.ID)
 		return do(ctx, run)
 	}()
 	if cause := context.Cause(ctx); err != nil && cause != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -287,6 +284,13 @@ func (p *program) underLease(ctx context.Context, s *store.Store, job, lease str
 		p.log.WarnContext(ctx, "run log", jobs.KeyRunID, run.ID, "error", endErr)
 	}
 	return err
+}
+
+// release gives a run's lease back; one that cannot be given back runs out.
+func (p *program) release(ctx context.Context, held *jobs.Lease, run uuid.UUID) {
+	if err := held.Release(ctx); err != nil {
+		p.log.WarnContext(ctx, "release the lease", jobs.KeyRunID, run, "error", err)
+	}
 }
 
 func (p *program) rateUnderLease(ctx context.Context, job *rate.Job, run *jobs.Run) (*rate.Result, error) {

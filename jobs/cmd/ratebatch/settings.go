@@ -164,18 +164,15 @@ billing_timezone  the zone that months begin in, such as Europe/Berlin. Its offs
 					return err
 				}
 				// What rates or closes goes by the settings that it began with.
-				held, err := jobs.Acquire(ctx, s, p.log, "rate", uuid.New())
+				run := uuid.New()
+				held, err := jobs.Acquire(ctx, s, p.log, "rate", run)
 				if errors.Is(err, ratebatch.ErrLeaseHeld) {
 					return &ratebatch.TryAgainError{Err: err, Hint: "nothing was set; set it when that has ended"}
 				}
 				if err != nil {
 					return err
 				}
-				defer func() {
-					if err := held.Release(ctx); err != nil {
-						p.log.WarnContext(ctx, "release the lease", "error", err)
-					}
-				}()
+				defer p.release(ctx, held, run)
 				if err := checkSetting(ctx, s, &x); err != nil {
 					return err
 				}
