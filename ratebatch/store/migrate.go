@@ -285,7 +285,8 @@ type MigrateResult struct {
 // of one call together; what was run and not recorded is run again. Views and tables
 // of raw samples that are gone, as after a restore, it makes again, and views that
 // refresh themselves where another version of the program made them. It refuses a
-// server that is too old and a database that a newer program made.
+// server that is too old, a database that a newer program made, and one whose tables
+// are a cluster's where o names none, or the other way round.
 func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, error) {
 	var result MigrateResult
 	if err := o.Retention.Validate(); err != nil {
@@ -307,6 +308,9 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 	}
 	there, err := s.tableComments(ctx)
 	if err != nil {
+		return result, err
+	}
+	if err := o.fits(migrations, there); err != nil {
 		return result, err
 	}
 	known := map[int]bool{}
@@ -336,9 +340,33 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 	return result, s.keepNotesAsLong(ctx, o)
 }
 
+// fits refuses to mix the tables of a cluster with those of a single server: a
+// statement for the one would make a second set of tables beside the other's.
+func (o MigrateOptions) fits(migrations []Migration, there map[string]string) error {
+	var plain, local bool
+	for _, m := range migrations {
+		_, isThere := there[m.Table]
+		_, isLocal := there[m.Table+"_local"]
+		plain, local = plain || isThere && !m.view, local || isLocal
+	}
+	switch {
+	case o.Cluster == "" && local:
+		return &ratebatch.ConfigError{Err: errors.New("the tables of this database are those of a cluster"), Hint: "name it: ratebatch migrate --cluster NAME"}
+	case o.Cluster != "" && plain && !local:
+		return &ratebatch.ConfigError{Err: fmt.Errorf("the tables of this database are those of a single server, not of the cluster %s", o.Cluster), Hint: "leave out --cluster, or name a database that has no tables yet"}
+	}
+	return nil
+}
+
 // runMigrations runs what is not there, and says which migrations have to be
 // recorded; those that were recorded before and made again are in result.
 func (s *Store) runMigrations(ctx context.Context, o MigrateOptions, migrations []Migration, there map[string]string, applied map[int]migrationRecord, result *MigrateResult) (done []Migration, err error) {
+	// Of a view that is gone its newest text alone is run again: an older one that
+	// an interruption left would pass for what it should be.
+	newest := map[string]int{}
+	for _, m := range migrations {
+		newest[m.Table] = m.Version
+	}
 	for _, m := range migrations {
 		comment, isThere := there[m.Table]
 		record, recorded := applied[m.Version]
@@ -351,7 +379,7 @@ func (s *Store) runMigrations(ctx context.Context, o MigrateOptions, migrations 
 				if err := s.conn.Exec(ctx, "DROP VIEW IF EXISTS "+m.Table+o.onCluster()+" SYNC"); err != nil {
 					return done, fmt.Errorf("migration %s: %w", m.Name, describe(err))
 				}
-			case isThere || !m.remakes():
+			case isThere || !m.remakes() || m.view && m.Version != newest[m.Table]:
 				continue
 			}
 		}

@@ -70,11 +70,44 @@ func TestMigrateMakesAgainWhatHoldsNoState(t *testing.T) {
 		t.Errorf("missing %v, lost %v, %v", missing, lost, err)
 	}
 	result, err := s.Migrate(t.Context(), store.MigrateOptions{})
-	if err != nil || !slices.Equal(result.Applied, []string{"001_port_samples", "012_instances_mv", "040_rated", "059_rated", "088_rated", "089_rated", "017_port_volume_5min_refresh"}) {
+	if err != nil || !slices.Equal(result.Applied, []string{"001_port_samples", "012_instances_mv", "089_rated", "017_port_volume_5min_refresh"}) {
 		t.Errorf("made again: %v, %v", result.Applied, err)
 	}
 	if missing, _, err := s.Missing(t.Context()); err != nil || !slices.Equal(missing, []string{"leases"}) {
 		t.Errorf("still missing: %v, %v", missing, err)
+	}
+}
+
+// A cluster's tables and those of a single server are never mixed.
+func TestMigrateRefusesTheOtherKindOfTables(t *testing.T) {
+	e := enginetest.Open(t)
+	s := store.New(e.Conn(), e.Database())
+	tables := func() (n uint64) {
+		if err := e.Conn().QueryRow(t.Context(), "SELECT count() FROM system.tables WHERE database = currentDatabase()").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if err := e.Conn().Exec(t.Context(), "CREATE TABLE port_samples_local (ts DateTime) ENGINE = MergeTree ORDER BY ts"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Migrate(t.Context(), store.MigrateOptions{})
+	if ratebatch.ExitCode(err) != ratebatch.ExitConfig || !strings.Contains(err.Error(), "those of a cluster") {
+		t.Errorf("migrate without --cluster = %v", err)
+	}
+	if err := e.Conn().Exec(t.Context(), "DROP TABLE port_samples_local SYNC"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Migrate(t.Context(), store.MigrateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before := tables()
+	_, err = s.Migrate(t.Context(), store.MigrateOptions{Cluster: "billing"})
+	if ratebatch.ExitCode(err) != ratebatch.ExitConfig || !strings.Contains(err.Error(), "those of a single server, not of the cluster billing") {
+		t.Errorf("migrate of a single server's tables with --cluster = %v", err)
+	}
+	if n := tables(); n != before {
+		t.Errorf("%d tables, %d before the refused migrate", n, before)
 	}
 }
 

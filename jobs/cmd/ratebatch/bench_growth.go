@@ -111,7 +111,8 @@ func readyToRate(ctx context.Context, s *store.Store, until time.Time) error {
 // three months against the first three, each rated on top of those before it,
 // and of an hourly run on top of all months against one on top of the first.
 // Months are those of the calendar, as a pass notes what it rates by month; their
-// times are as of 30 days.
+// times are as of 30 days. The hours' usage and that before them is a day old: a
+// year of it did not come within the hour before.
 func benchHistory(ctx context.Context, p *program, dir string, size benchSize) (figures []bench.Figure, err error) {
 	const hours = 30 * 24
 	err = benchDatabase(ctx, p, dir, func(e *engine.Engine, s *store.Store) error {
@@ -151,6 +152,11 @@ func benchHistory(ctx context.Context, p *program, dir string, size benchSize) (
 				return err
 			}
 			months = append(months, took*hours/time.Duration(rest))
+			if single > 0 {
+				if err := bench.AgeUsage(ctx, e.Conn()); err != nil {
+					return err
+				}
+			}
 			for i := range single {
 				begin = begin.Add(time.Hour)
 				took, err := timed(begin)
