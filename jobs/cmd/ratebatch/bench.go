@@ -23,20 +23,23 @@ import (
 
 // benchSize says how much work each benchmark does.
 type benchSize struct {
-	scopes, instances, hours int // usage of the rate benchmarks
-	runs                     int
-	tierHours                int // of seven metrics
-	engineRows               int
-	growth                   growth
-	exported                 exportbench.Cloud
+	scopes, instances int
+	hours             int // a month's, of state and the catch-up
+	ratedHours        int // of the rate benchmarks
+	apiInstances      int
+	runs              int
+	tierHours         int // of seven metrics
+	engineRows        int
+	growth            growth
+	exported          exportbench.Cloud
 }
 
-// benchSizes: the full size is the one that the limits are promised for, 14.4
-// million rows; the middle one takes minutes and shows the same ratios.
+// benchSizes: the full size is the one that the limits are promised for; the middle
+// one takes minutes and shows the same ratios.
 var benchSizes = map[string]benchSize{
-	"quick":  {scopes: 50, instances: 20, hours: 24, runs: 3, tierHours: 12, engineRows: 50_000, growth: growthQuick, exported: exportbench.MonthQuick},
-	"middle": {scopes: 500, instances: 40, hours: 96, runs: 5, tierHours: 8, engineRows: 500_000, growth: growthMiddle, exported: exportbench.Cloud{Month: "2026-03", Scopes: 100, Resources: 20, Hours: 480}},
-	"full":   {scopes: 500, instances: 40, hours: 576, runs: 5, tierHours: 32, engineRows: 1_000_000, growth: growthFull, exported: exportbench.Month},
+	"quick":  {scopes: 50, instances: 20, hours: 24, ratedHours: 24, apiInstances: 1_000, runs: 3, tierHours: 12, engineRows: 50_000, growth: growthQuick, exported: exportbench.MonthQuick},
+	"middle": {scopes: 500, instances: 40, hours: 96, ratedHours: 96, apiInstances: 10_000, runs: 5, tierHours: 8, engineRows: 500_000, growth: growthMiddle, exported: exportbench.Cloud{Month: "2026-03", Scopes: 100, Resources: 20, Hours: 480}},
+	"full":   {scopes: 500, instances: 40, hours: 720, ratedHours: 480, apiInstances: 50_000, runs: 5, tierHours: 32, engineRows: 1_000_000, growth: growthFull, exported: exportbench.Month},
 }
 
 // suite is one group of figures, some of which are series too.
@@ -236,14 +239,14 @@ func benchRate(ctx context.Context, p *program, dir string, size benchSize) (fig
 }
 
 func measureRate(ctx context.Context, p *program, e *engine.Engine, s *store.Store, size benchSize) (figures []bench.Figure, err error) {
-	if err := bench.HourlyUsage(ctx, e.Conn(), size.scopes, size.instances, size.hours, 40); err != nil {
+	if err := bench.HourlyUsage(ctx, e.Conn(), size.scopes, size.instances, size.ratedHours, 40); err != nil {
 		return nil, err
 	}
-	if err := completeUntil(ctx, s, bench.UsageBegin.Add(time.Duration(size.hours)*time.Hour)); err != nil {
+	if err := completeUntil(ctx, s, bench.UsageBegin.Add(time.Duration(size.ratedHours)*time.Hour)); err != nil {
 		return nil, err
 	}
 	// What removing repeats costs is beside a limit, and the middle size says it.
-	withPlain := size.hours <= 96
+	withPlain := size.ratedHours <= 96
 	simple, err := measurePlan(ctx, p, s, size, benchPlan(func(i int) string { return fmt.Sprintf("0.%02d", i+1) }), benchMetrics("1"), time.Unix(0, 0), withPlain)
 	if err != nil {
 		return nil, err
@@ -275,7 +278,7 @@ func measurePlan(ctx context.Context, p *program, s *store.Store, size benchSize
 	if err := addVersions(ctx, s, planBody, metricsBody, from); err != nil {
 		return rate.Measurement{}, err
 	}
-	job := &rate.Job{Store: s, Log: p.log, Options: benchOptions(bench.UsageBegin.Add(time.Duration(size.hours) * time.Hour))}
+	job := &rate.Job{Store: s, Log: p.log, Options: benchOptions(bench.UsageBegin.Add(time.Duration(size.ratedHours) * time.Hour))}
 	job.Options.MaxPassRows = 1 << 40
 	return job.Measure(ctx, size.runs, withPlain)
 }

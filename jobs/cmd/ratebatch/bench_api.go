@@ -42,7 +42,7 @@ func benchAPI(ctx context.Context, p *program, dir string, size benchSize) (figu
 	if _, err := s.Migrate(ctx, store.MigrateOptions{}); err != nil {
 		return nil, err
 	}
-	cloud := &apiCloud{s, map[int]int{24: 1_000, 96: 10_000, 720: 50_000}[size.hours], p.now().UTC().Truncate(time.Hour)}
+	cloud := &apiCloud{s, size.apiInstances, p.now().UTC().Truncate(time.Hour)}
 	again, err := cloud.kept(ctx)
 	if err != nil {
 		return nil, err

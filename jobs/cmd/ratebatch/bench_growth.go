@@ -188,7 +188,7 @@ func benchPeer(ctx context.Context, p *program, dir string, size benchSize) (fig
 	// collector against a stub, InfluxDB) on a machine of this kind with two cores.
 	const peer = 5247 // points a second
 	const points = 1000
-	scopes, hours := size.scopes/20, size.hours/size.runs*size.runs
+	scopes, hours := size.scopes/20, size.ratedHours/size.runs*size.runs
 	if size.scopes < 100 {
 		scopes = 2
 	}
