@@ -1,5 +1,5 @@
 -- Users with no more rights than they need, for clickhouse-client --multiquery. Agents have none: they write to Kafka.
--- Passwords come as parameters, by their hash: users.sh. Running it again changes passwords and adds missing grants.
+-- Passwords come as parameters, by their hash: users.sh. Running it again changes passwords and brings the grants to this version.
 
 -- Money rests on these; a user may not weaken them. compile_expressions: see docs/engine.md.
 CREATE SETTINGS PROFILE IF NOT EXISTS ratebatch SETTINGS
@@ -17,13 +17,24 @@ ALTER USER ratebatch_rate   IDENTIFIED WITH sha256_hash BY '@RATE@';
 ALTER USER ratebatch_export IDENTIFIED WITH sha256_hash BY '@EXPORT@';
 ALTER USER ratebatch_read   IDENTIFIED WITH sha256_hash BY '@READ@';
 
--- ingest adds rows and never changes or deletes one. It reads what it compares with.
-GRANT SELECT, INSERT ON ratebatch.* TO ratebatch_ingest;
-REVOKE INSERT ON ratebatch.rated_lines FROM ratebatch_ingest;
-REVOKE INSERT ON ratebatch.period_commits FROM ratebatch_ingest;
-REVOKE INSERT ON ratebatch.rate_plans FROM ratebatch_ingest;
-REVOKE INSERT ON ratebatch.metric_sets FROM ratebatch_ingest;
-REVOKE INSERT ON ratebatch.month_commits FROM ratebatch_ingest;
+-- ingest adds samples, what becomes of records, and how far it is, and never changes or deletes a row: whatever else bills rest on
+-- it may only read. instances and hosts are filled by views of the samples. An earlier version granted more.
+REVOKE INSERT ON ratebatch.* FROM ratebatch_ingest;
+GRANT SELECT ON ratebatch.* TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.port_samples TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.instance_samples TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.disk_samples TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.instances TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.hosts TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.late_samples TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.rejected_records TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.ingest_progress TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.ingest_losses TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.ingest_counts TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.ingest_sequences TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.ingest_ranges TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.watermarks TO ratebatch_ingest;
+GRANT INSERT ON ratebatch.job_runs TO ratebatch_ingest;
 
 -- rate and the other jobs of the state. retention deletes; a pass of unknown outcome is killed by its query id.
 GRANT SELECT, INSERT, ALTER DELETE, ALTER UPDATE, TRUNCATE ON ratebatch.* TO ratebatch_rate;
