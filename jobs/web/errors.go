@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
+	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
 // apiError is an answer that is no success.
@@ -85,6 +86,8 @@ func asAPIError(ctx context.Context, err error) *apiError {
 		return &apiError{status: http.StatusServiceUnavailable, code: "timeout", message: "ClickHouse took too long to answer", hint: "ask for less, or again later", cause: err}
 	case errors.As(err, &config) && strings.Contains(config.Hint, "migrate"):
 		return &apiError{status: http.StatusServiceUnavailable, code: "not_migrated", message: "the database has no tables of this version yet", hint: "run 'ratebatch migrate'", cause: err}
+	case errors.Is(err, store.ErrNewerSchema):
+		return &apiError{status: http.StatusServiceUnavailable, code: "not_migrated", message: "a newer version of Ratebatch has migrated the database", hint: "install that version and start it again", cause: err}
 	case errors.As(err, &halt): // lines and commits differ, or a plan is missing: what it says is for people
 		return &apiError{status: http.StatusInternalServerError, code: "state_differs", message: halt.Error(), hint: "no figure is shown; look with 'ratebatch reconcile'", cause: err}
 	case errors.As(err, &again) || isNetwork(err):

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -63,6 +64,9 @@ func (s *Server) healthOf(ctx context.Context) healthAnswer {
 		}
 	}
 	e := asAPIError(ctx, err)
+	if errors.Is(err, store.ErrNewerSchema) {
+		return healthAnswer{Status: "not_migrated", Message: "A newer version of Ratebatch has migrated the database: install that version and start it again."}
+	}
 	if e.code == "not_migrated" {
 		return healthAnswer{Status: "not_migrated", Message: "The database has no tables of this version yet: run 'ratebatch migrate'."}
 	}

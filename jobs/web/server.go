@@ -63,8 +63,9 @@ type Server struct {
 	top24    kept[topPrices]
 	used24   map[string]*kept[topUsed] // by what is used
 
-	mu      sync.Mutex
-	checked *store.Store // whose schema was found good
+	mu        sync.Mutex
+	checked   *store.Store // whose schema was found good
+	checkedAt time.Time
 }
 
 // New makes a server.
@@ -255,7 +256,11 @@ func encode(value any) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// ready is the store, once its tables are those of this version.
+// checkEvery is how long the tables are believed to be those of this version: a
+// newer program may migrate them at any time.
+const checkEvery = time.Minute
+
+// ready is the store, as long as its tables are those of this version.
 func (s *Server) ready(ctx context.Context) (*store.Store, error) {
 	st, err := s.Open(ctx)
 	if err != nil {
@@ -265,8 +270,9 @@ func (s *Server) ready(ctx context.Context) (*store.Store, error) {
 		}
 		return nil, err
 	}
+	now := s.Now()
 	s.mu.Lock()
-	good := s.checked == st
+	good := s.checked == st && now.Sub(s.checkedAt).Abs() < checkEvery
 	s.mu.Unlock()
 	if good {
 		return st, nil
@@ -275,7 +281,7 @@ func (s *Server) ready(ctx context.Context) (*store.Store, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	s.checked = st
+	s.checked, s.checkedAt = st, now
 	s.mu.Unlock()
 	return st, nil
 }

@@ -319,10 +319,8 @@ func (s *Store) Migrate(ctx context.Context, o MigrateOptions) (MigrateResult, e
 		result.Version = max(result.Version, m.Version)
 	}
 	// Before anything is changed: the newer program's views are not ours to replace.
-	for version := range applied {
-		if !known[version] {
-			return result, &ratebatch.HaltError{Err: fmt.Errorf("the database has migration %d, which this program does not know", version), Hint: "use the newer program that made it"}
-		}
+	if err := newerThan(known, applied); err != nil {
+		return result, err
 	}
 	if err := s.noteLostRaw(ctx, migrations, there, applied); err != nil {
 		return result, err
@@ -482,8 +480,28 @@ func versionLess(a, b string) bool {
 	return false
 }
 
-// CheckSchema says in one sentence when the database was not migrated to this
-// program's version; every job calls it before anything else.
+// ErrNewerSchema says that a newer program migrated the database.
+var ErrNewerSchema = errors.New("which this program does not know")
+
+// newerThan halts where a migration was applied that this program does not know:
+// its statements were written before, and can leave out what bills rest on now.
+func newerThan(known map[int]bool, applied map[int]migrationRecord) error {
+	newest := 0
+	for version := range applied {
+		if !known[version] {
+			newest = max(newest, version)
+		}
+	}
+	if newest == 0 {
+		return nil
+	}
+	return &ratebatch.HaltError{Err: fmt.Errorf("the database has migration %d, %w", newest, ErrNewerSchema), Hint: "use the newer program that made it"}
+}
+
+// CheckSchema says in one sentence when the database's schema is not that of this
+// program: a configuration error where it lacks a migration, a HaltError that is
+// ErrNewerSchema where a newer program migrated it. Every job calls it before
+// anything else.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	migrations, err := Migrations(MigrateOptions{})
 	if err != nil {
@@ -494,6 +512,13 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 		if IsCode(err, codeUnknownTable) || IsCode(err, codeUnknownDatabase) {
 			return &ratebatch.ConfigError{Err: fmt.Errorf("database %s has no Ratebatch schema", s.database), Hint: "run 'ratebatch migrate' first"}
 		}
+		return err
+	}
+	known := map[int]bool{}
+	for _, m := range migrations {
+		known[m.Version] = true
+	}
+	if err := newerThan(known, applied); err != nil {
 		return err
 	}
 	for _, m := range migrations {

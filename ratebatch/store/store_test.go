@@ -49,6 +49,25 @@ func TestMigrateTwiceAppliesNothingTheSecondTime(t *testing.T) {
 	}
 }
 
+// An older program leaves a database alone that a newer one migrated: it neither
+// migrates it nor passes the check that each job begins with.
+func TestAnOlderProgramHaltsAtANewerSchema(t *testing.T) {
+	e := enginetest.Open(t)
+	s := store.New(e.Conn(), e.Database())
+	if _, err := s.Migrate(t.Context(), store.MigrateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Conn().Exec(t.Context(), "INSERT INTO schema_migrations (version, name, digest) VALUES (998, '998_y', 'y'), (999, '999_x', 'x')"); err != nil {
+		t.Fatal(err)
+	}
+	_, migrated := s.Migrate(t.Context(), store.MigrateOptions{})
+	for what, err := range map[string]error{"CheckSchema": s.CheckSchema(t.Context()), "Migrate": migrated} {
+		if ratebatch.ExitCode(err) != ratebatch.ExitHalted || !errors.Is(err, store.ErrNewerSchema) || !strings.Contains(err.Error(), "migration 999, which this program does not know: use the newer program") {
+			t.Errorf("%s = %v", what, err)
+		}
+	}
+}
+
 // After a restore of the state raw samples and views may be gone: Migrate makes
 // them again. A table that held state it leaves to a person.
 func TestMigrateMakesAgainWhatHoldsNoState(t *testing.T) {

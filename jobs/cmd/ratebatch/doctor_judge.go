@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -31,6 +32,9 @@ func judgeVersion(version string) []finding {
 }
 
 func judgeSchema(err error) finding {
+	if errors.Is(err, store.ErrNewerSchema) {
+		return finding{"schema", levelError, err.Error(), "install the version that migrated the database (deploy/README.md, Upgrading)"}
+	}
 	if err != nil {
 		return finding{"schema", levelError, err.Error(), "run 'ratebatch migrate' as a user who may create tables"}
 	}

@@ -112,7 +112,10 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	_, got = doctor()
 	wantFinding(t, got, "plan", "cannot be read")
 
-	// No schema, no server, no data.
+	// A newer schema, none, no server, no data.
+	sql("INSERT INTO schema_migrations (version, name, digest) VALUES (999, '999_x', 'x')")
+	_, got = doctor()
+	wantFinding(t, got, "schema", "migration 999, which this program does not know")
 	sql("TRUNCATE TABLE schema_migrations")
 	code, got = doctor()
 	wantFinding(t, got, "schema", levelError)

@@ -339,6 +339,9 @@ brings it back.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
+				if err := s.CheckSchema(ctx); err != nil {
+					return err
+				}
 				switch {
 				case unset && (until != "" || region == ""):
 					return &ratebatch.ConfigError{Err: errors.New("--unset needs --region and no --until")}
