@@ -23,13 +23,19 @@ func composeProject(t *testing.T, file string, variables []string) (*types.Proje
 	return options.LoadProject(t.Context())
 }
 
+// aSecret is what exampleVariables gives each password and key.
+const aSecret = "hunter2-given"
+
 // exampleVariables are those of .env.example, with a word where it has no value.
 func exampleVariables(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	for _, m := range regexp.MustCompile(`(?m)^([A-Z0-9_]+)=(.*)$`).FindAllStringSubmatch(read(t, ".env.example"), -1) {
 		value := m[2]
-		if value == "" {
+		switch {
+		case regexp.MustCompile(`PASSWORD|SECRET`).MatchString(m[1]):
+			value = aSecret
+		case value == "":
 			value = "given"
 		}
 		out = append(out, m[1]+"="+value)
@@ -103,8 +109,15 @@ func checkWaits(t *testing.T, p *types.Project, s *types.ServiceConfig) {
 	}
 }
 
+func healthCheck(s *types.ServiceConfig) []string {
+	if s.HealthCheck == nil {
+		return nil
+	}
+	return s.HealthCheck.Test
+}
+
 // checkPlaces checks that what a service mounts is there, and that a password
-// comes by a variable.
+// comes by a variable, and stands in no argument.
 func checkPlaces(t *testing.T, p *types.Project, s *types.ServiceConfig) {
 	t.Helper()
 	for _, v := range s.Volumes {
@@ -121,8 +134,15 @@ func checkPlaces(t *testing.T, p *types.Project, s *types.ServiceConfig) {
 			t.Errorf("%s: secret %s is not declared", s.Name, secret.Source)
 		}
 	}
+	for _, arguments := range [][]string{s.Command, s.Entrypoint, healthCheck(s)} {
+		for _, a := range arguments {
+			if strings.Contains(a, aSecret) {
+				t.Errorf("%s: a secret stands in the list of processes: %q", s.Name, arguments)
+			}
+		}
+	}
 	for key, value := range s.Environment {
-		if regexp.MustCompile(`PASSWORD|SECRET|BOOTSTRAP`).MatchString(key) && (value == nil || !strings.Contains(*value, "given")) {
+		if regexp.MustCompile(`PASSWORD|SECRET|BOOTSTRAP`).MatchString(key) && (value == nil || !strings.Contains(*value, aSecret)) {
 			t.Errorf("%s: %s is a secret by value", s.Name, key)
 		}
 	}
