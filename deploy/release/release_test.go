@@ -8,7 +8,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +91,60 @@ func TestPackagesHaveVersionsThatSort(t *testing.T) {
 	for version, want := range map[string]string{"v1.2.3": "v1.2.3", "v1.2.3-4-gabcdef0": "v1.2.3-4-gabcdef0", "abcdef0-dirty": "0.0.0-20261130.gabcdef0-dirty", "1234567": "0.0.0-20261130.g1234567", "dev": "0.0.0-20261130.gdev"} {
 		if got := packageVersion(version, day); got != want {
 			t.Errorf("%s: %s, want %s", version, got, want)
+		}
+	}
+}
+
+// A package that is removed takes its timers with it, and nothing of the other
+// package; one that is upgraded, or removed from an image, touches no unit.
+func TestRemovingAPackageEndsItsUnits(t *testing.T) {
+	dir := t.TempDir()
+	said := filepath.Join(dir, "said")
+	systemctl := "#!/bin/sh\nif [ \"$1\" = list-unit-files ]; then\n" +
+		"printf '%s enabled enabled\\n' ratebatch-rate.timer ratebatch-rate.service ratebatch-agent.service ratebatch-dashboard.service\nelse echo \"$*\" >> '" + said + "'; fi\n"
+	if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte(systemctl), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, units := range map[string]string{"ratebatch": "ratebatch-rate.timer ratebatch-rate.service ratebatch-dashboard.service", "ratebatch-agent": "ratebatch-agent.service"} {
+		text, err := os.ReadFile(name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts := map[string]string{}
+		for _, m := range regexp.MustCompile(`(?m)^  (\w+): deploy/release/(\S+\.sh)$`).FindAllStringSubmatch(string(text), -1) {
+			scripts[m[1]] = m[2]
+		}
+		run := func(script, argument string, env ...string) string {
+			t.Helper()
+			if err := os.RemoveAll(said); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command("sh", scripts[script], argument)
+			cmd.Env = append(append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH")), env...)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s %s of %s (%q): %v\n%s", script, argument, name, scripts[script], err, out)
+			}
+			told, err := os.ReadFile(said)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			return string(told)
+		}
+		for _, argument := range []string{"remove", "0"} { // dpkg's, rpm's
+			if got := run("preremove", argument); got != "disable --now "+units+"\n" {
+				t.Errorf("%s, %s: %q", name, argument, got)
+			}
+			if got := run("preremove", argument, "DPKG_ROOT=/image"); got != "" {
+				t.Errorf("%s, %s from an image: %q", name, argument, got)
+			}
+		}
+		for _, argument := range []string{"upgrade", "1"} {
+			if got := run("preremove", argument); got != "" {
+				t.Errorf("%s, %s: %q", name, argument, got)
+			}
+		}
+		if got := run("postremove", "remove"); got != "daemon-reload\n" {
+			t.Errorf("%s: after the removal %q", name, got)
 		}
 	}
 }
