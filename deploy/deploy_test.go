@@ -101,6 +101,20 @@ func TestSystemdTakesTheDaemonsUnit(t *testing.T) {
 	}
 }
 
+// The embedded engine is a process of whichever unit needed it first, and serves
+// the others too: the end of that unit must not kill it.
+func TestNoUnitKillsTheEngineOfOthers(t *testing.T) {
+	units, err := filepath.Glob("systemd/*.service")
+	if err != nil || len(units) < 9 {
+		t.Fatalf("units %v %v", units, err)
+	}
+	for _, unit := range units {
+		if modes := regexp.MustCompile(`(?m)^KillMode=(.*)$`).FindAllStringSubmatch(read(t, unit), -1); len(modes) != 1 || modes[0][1] != "process" {
+			t.Errorf("%s: KillMode %v, want process: systemd would kill an engine that other jobs work in", unit, modes)
+		}
+	}
+}
+
 // decode reads one Kubernetes object and refuses keys that it does not have.
 func decode(t *testing.T, name, text string) string {
 	t.Helper()
@@ -271,7 +285,7 @@ func TestScriptsAndGrants(t *testing.T) {
 		t.Errorf("users.sh sends a password as it is, or none:\n%.300s", sql)
 	}
 	// Least privilege, by user: what may never be granted.
-	for user, never := range map[string]string{"ratebatch_ingest": `ALTER|DELETE|DROP|TRUNCATE|KILL|ALL|CREATE`, "ratebatch_export": `ALTER|DELETE|DROP|TRUNCATE|KILL|ALL|CREATE|INSERT ON ratebatch\.\*`, "ratebatch_read": `ALTER|DELETE|DROP|TRUNCATE|KILL|ALL|CREATE|INSERT`} {
+	for user, never := range map[string]string{"ratebatch_ingest": `ALTER|DELETE|DROP|TRUNCATE|KILL|ALL|CREATE|INSERT ON ratebatch\.\*`, "ratebatch_export": `ALTER|DELETE|DROP|TRUNCATE|KILL|ALL|CREATE|INSERT ON ratebatch\.\*`, "ratebatch_read": `ALTER|DELETE|DROP|TRUNCATE|KILL|ALL|CREATE|INSERT`} {
 		for _, m := range regexp.MustCompile(`(?m)^GRANT ([^;]*) TO ([^;]*);`).FindAllStringSubmatch(sql, -1) {
 			if strings.Contains(m[2], user) && regexp.MustCompile(never).MatchString(m[1]) {
 				t.Errorf("%s is granted %s", user, m[1])
