@@ -124,24 +124,30 @@ func (j *Job) again(ctx context.Context, p *Plan, c store.ClosedMonth) (*Plan, e
 // before it, so one that is closed before its turn would take none, and what it
 // should have billed would wait for a month that nobody may export any more.
 func (j *Job) inOrder(ctx context.Context, month ratebatch.Month, closed []store.ClosedMonth) error {
-	first, err := j.Store.FirstCommit(ctx)
-	if err != nil || first.Unix() <= 0 {
+	m, found, err := FirstOpen(ctx, j.Store, j.Calendar, closed, month)
+	if err != nil || !found {
 		return err
 	}
-	for m := j.Calendar.MonthAt(first); m.Date.Before(month.Date); m = j.Calendar.Next(m) {
+	return &ratebatch.HaltError{Err: fmt.Errorf("month %s cannot be closed before %s, which is open and was rated: months are closed in their order, or corrections of earlier months would get lost between them", month, m),
+		Hint: fmt.Sprintf("'ratebatch close --month %s' first; 'ratebatch close --month %s --dry-run' says what it waits for. Periods that can never be rated (their usage has expired) are settled when their scope is disabled while the month is closed", m, m)}
+}
+
+// FirstOpen finds the earliest month before another one that is not among the
+// closed ones and in which anything was committed.
+func FirstOpen(ctx context.Context, s *store.Store, calendar ratebatch.Calendar, closed []store.ClosedMonth, before ratebatch.Month) (ratebatch.Month, bool, error) {
+	first, err := s.FirstCommit(ctx)
+	if err != nil || first.Unix() <= 0 {
+		return ratebatch.Month{}, false, err
+	}
+	for m := calendar.MonthAt(first); m.Date.Before(before.Date); m = calendar.Next(m) {
 		if slices.ContainsFunc(closed, func(c store.ClosedMonth) bool { return c.Month.Equal(m.Date) }) {
 			continue
 		}
-		rated, err := j.Store.AnyCommit(ctx, m.From, m.To, store.OpenEnd)
-		if err != nil {
-			return err
-		}
-		if rated {
-			return &ratebatch.HaltError{Err: fmt.Errorf("month %s cannot be closed before %s, which is open and was rated: months are closed in their order, or corrections of earlier months would get lost between them", month, m),
-				Hint: fmt.Sprintf("'ratebatch close --month %s' first; 'ratebatch close --month %s --dry-run' says what it waits for. Periods that can never be rated (their usage has expired) are settled when their scope is disabled while the month is closed", m, m)}
+		if rated, err := s.AnyCommit(ctx, m.From, m.To, store.OpenEnd); err != nil || rated {
+			return m, rated && err == nil, err
 		}
 	}
-	return nil
+	return ratebatch.Month{}, false, nil
 }
 
 // refuse names what is not rated yet.

@@ -23,12 +23,20 @@ type ClosedMonth struct {
 
 // ClosedMonths lists the months that are closed now.
 func (s *Store) ClosedMonths(ctx context.Context) ([]ClosedMonth, error) {
-	return Collect(ctx, s, "closed_months", nil, func(rows driver.Rows) (ClosedMonth, error) {
-		var m ClosedMonth
-		err := rows.Scan(&m.Month, &m.Closed, &m.ClosedAt)
-		m.Month, m.ClosedAt = m.Month.UTC(), m.ClosedAt.UTC()
-		return m, err
-	})
+	return Collect(ctx, s, "closed_months", nil, scanClosedMonth)
+}
+
+// UnexportedMonths lists the months that were closed after something had been
+// exported, and were not exported since.
+func (s *Store) UnexportedMonths(ctx context.Context) ([]ClosedMonth, error) {
+	return Collect(ctx, s, "unexported_months", nil, scanClosedMonth)
+}
+
+func scanClosedMonth(rows driver.Rows) (ClosedMonth, error) {
+	var m ClosedMonth
+	err := rows.Scan(&m.Month, &m.Closed, &m.ClosedAt)
+	m.Month, m.ClosedAt = m.Month.UTC(), m.ClosedAt.UTC()
+	return m, err
 }
 
 // DueWindow is the window [First, Until) in which a scope's periods can be due.

@@ -35,6 +35,8 @@ type status struct {
 	Late      []store.LateFinding  `json:"late,omitempty"`
 	Outdated  []outdated           `json:"outdated,omitempty"`
 
+	months monthsLeft // warnings says it
+
 	BeforeFirst []store.BeforeFirst         `json:"before_first,omitempty"`
 	States      map[string]store.ScopeState `json:"scope_states,omitempty"` // of scopes that were named or disabled
 	Rules       map[string]string           `json:"rules,omitempty"`        // what the last run of rate with something due said of metrics and rules
@@ -91,8 +93,10 @@ usage that arrived behind its commit or was lost, with what it is worth, and rat
 periods that another rate plan or metric set is in force for now. With --check it
 exits 20 when a due period, or the input that periods wait for, is older than
 --max-lag; when due periods are older than their tier keeps; when usage was lost, a
-scope fails, the last fetch of scopes failed, or rate would stop; and for --max-lag
-after records were lost in Kafka.
+scope fails, the last fetch of scopes failed, or rate would stop; for --max-lag after
+records were lost in Kafka; when a month that was closed before --max-lag is not
+exported since, where anything is; and when a month that ended five days ago is open,
+where months are closed.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch status
@@ -178,6 +182,9 @@ func (x *status) check(o rate.Options, maxLag time.Duration) error {
 		halt("see 'ratebatch status --late'", "usage of %d rated periods was lost", lost)
 	}
 	errs = append(errs, x.Ingest.check(o.Now, maxLag)...)
+	for _, m := range x.months.overdue(o.Now, o.Now.Add(-maxLag)) {
+		errs = append(errs, m)
+	}
 	return errors.Join(errs...)
 }
 
@@ -261,6 +268,12 @@ func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options)
 	x.LateOpen = len(x.Late)
 	if x.Ingest, err = readIngestStatus(ctx, s, o.Now); err != nil {
 		return nil, err
+	}
+	if x.months, err = readMonthsLeft(ctx, s, o.Calendar, o.Now); err != nil {
+		return nil, err
+	}
+	for _, m := range x.months.overdue(o.Now, o.Now) {
+		x.Warnings = append(x.Warnings, m.Error())
 	}
 	schedules, err := jobs.Schedules(ctx, s)
 	if err != nil {

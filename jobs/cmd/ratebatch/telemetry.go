@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
+	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
@@ -33,14 +34,48 @@ type telemetry struct {
 }
 
 // measured are the commands whose end is written down.
-var measured = []string{"close", "doctor", "export", "ingest", "rate", "reconcile", "reprocess", "retention", "rollup", "status"}
+var measured = []string{"close", "doctor", "export", "export-verify", "ingest", "rate", "reconcile", "reprocess-run", "retention", "rollup", "status"}
+
+// commandName is what metrics call a command. A shard is a command of its own, as
+// in the run log: what ends one of them must not hide what stopped another.
+func commandName(cmd *cobra.Command) string {
+	name := strings.Join(strings.Fields(cmd.CommandPath())[1:], "-")
+	if f := cmd.Flags().Lookup("shard"); f != nil {
+		if shard, err := rate.ParseShard(f.Value.String()); err == nil {
+			name = strings.TrimSpace(name + " " + shard.String())
+		}
+	}
+	return name
+}
+
+// looks says whether a command was only to show something: it does none of the
+// job's work, so its end says nothing of the job.
+func looks(cmd *cobra.Command) bool {
+	is := func(flag string) bool {
+		f := cmd.Flags().Lookup(flag)
+		return f != nil && f.Value.String() == "true"
+	}
+	return is("help") || is("list") || is("dry-run") || cmd.Name() == "status" && !is("check")
+}
 
 // report writes the metrics of a command that ended. That they cannot be written
 // is logged and changes no exit code: the job is done.
 func (p *program) report(ctx context.Context, cmd *cobra.Command, begin time.Time, code int) {
-	name := strings.Join(strings.Fields(cmd.CommandPath())[1:], "-")
-	job, _, _ := strings.Cut(name, "-")
-	if p.telemetry == (telemetry{}) || !slices.Contains(measured, job) || p.log == nil {
+	name := commandName(cmd)
+	job, _, _ := strings.Cut(name, " ")
+	if !slices.Contains(measured, job) || looks(cmd) {
+		return
+	}
+	// A mistake at a terminal is told to the person there. As a metric it would
+	// stay until the job's next turn, a month later for close.
+	if code == ratebatch.ExitConfig && isTerminal(p.stderr) {
+		return
+	}
+	// A flag that there is not ends a command before its configuration is read.
+	if p.log == nil && (p.configure(cmd) != nil || p.prepare(cmd) != nil) {
+		return
+	}
+	if p.telemetry == (telemetry{}) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
@@ -60,7 +95,11 @@ func (p *program) report(ctx context.Context, cmd *cobra.Command, begin time.Tim
 			p.log.WarnContext(ctx, "metrics of the state", "error", err)
 		}
 	}
-	if err := p.telemetry.write(ctx, name, command, state); err != nil {
+	err := p.telemetry.write(ctx, name, command, state)
+	if job == "rate" && (code == ratebatch.ExitDone || code == ratebatch.ExitRejected) {
+		err = errors.Join(err, p.telemetry.forgetOtherShards(name))
+	}
+	if err != nil {
 		p.log.WarnContext(ctx, "metrics", "error", err)
 	}
 }
@@ -87,8 +126,32 @@ func (t telemetry) write(ctx context.Context, name string, command, state *prome
 	return errors.Join(errs...)
 }
 
+// file is where a command's own metrics are.
 func (t telemetry) file(name string) string {
-	return filepath.Join(t.dir, "ratebatch-"+name+".prom")
+	return filepath.Join(t.dir, "ratebatch-"+strings.NewReplacer(" ", "-", "/", "-of-").Replace(name)+".prom")
+}
+
+// forgetOtherShards removes what rate left when it was cut into another number of
+// shards, or not at all: those commands run no more, and would seem to be late.
+func (t telemetry) forgetOtherShards(name string) error {
+	if t.dir == "" {
+		return nil
+	}
+	files, err := filepath.Glob(filepath.Join(t.dir, "ratebatch-rate*.prom"))
+	if err != nil {
+		return err
+	}
+	_, count, _ := strings.Cut(name, "/")
+	var errs []error
+	for _, file := range files {
+		if _, of, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".prom"), "-of-"); of == count {
+			continue
+		}
+		if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) { // another shard may have been faster
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // lastGood is when a command last ended well, by the file that it wrote then.
@@ -180,9 +243,11 @@ func readState(ctx context.Context, s *store.Store, now time.Time) (gauges, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := g.scopes(scopes, now); err != nil {
+	states, err := s.ScopeStates(ctx)
+	if err != nil {
 		return nil, err
 	}
+	g.scopes(scopes, states, now)
 	marks, err := s.Watermarks(ctx)
 	if err != nil {
 		return nil, err
@@ -201,27 +266,72 @@ func readState(ctx context.Context, s *store.Store, now time.Time) (gauges, erro
 	for _, kind := range slices.Sorted(mapKeys(kinds)) {
 		g.add("late_periods", "Rated periods whose usage changed behind the commit (late) or went away (lost), not settled.", kinds[kind], "kind", kind)
 	}
+	if err := g.ingest(ctx, s, now); err != nil {
+		return nil, err
+	}
+	b, err := s.Billing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	months, err := readMonthsLeft(ctx, s, b.Calendar, now)
+	if err != nil {
+		return nil, err
+	}
+	g.add("closed_months_unexported", "Closed months that were not exported since they were closed, where anything is exported.", float64(len(months.unexported)))
+	if months.closes {
+		g.add("month_open_seconds", "How long ago the earliest month ended that was rated and is not closed; 0: all that have ended are closed.", months.openFor(now).Seconds())
+	}
 	return g, nil
 }
 
-func (g *gauges) scopes(scopes []store.ScopeStatus, now time.Time) error {
+// troubleFor is how long after it was found the metrics show what ingest had
+// trouble with: a run's own counts are gone with the next run, and those of one
+// that follows come only when it ends.
+const troubleFor = 24 * time.Hour
+
+// ingest adds what became of the agents' records lately, from the tables that
+// status reads.
+func (g *gauges) ingest(ctx context.Context, s *store.Store, now time.Time) error {
+	losses, err := s.Losses(ctx, now.Add(-troubleFor))
+	if err != nil {
+		return err
+	}
+	var lost int64
+	for _, l := range losses {
+		lost += max(1, l.ToOffset-l.FromOffset) // -1: not known how many
+	}
+	rejected, _, err := s.IngestLeftovers(ctx, now.Add(-troubleFor))
+	if err != nil {
+		return err
+	}
+	g.add("ingest_lost_records", "Records that Kafka had lost before they were ingested, found in the last 24 hours; at least one for each place.", float64(lost))
+	g.add("ingest_rejected_records", "Records that did not decode, ingested in the last 24 hours.", float64(rejected))
+	return nil
+}
+
+func (g *gauges) scopes(scopes []store.ScopeStatus, states map[string]store.ScopeState, now time.Time) {
 	lags := map[string]float64{}
 	prices, unpriced, rejected := map[string]float64{}, uint64(0), uint64(0)
+	known := map[string]bool{}
 	for _, s := range scopes {
-		lag := now.Sub(s.RatedUntil).Seconds()
-		if known, ok := lags[s.Scope]; !ok || lag < known {
-			lags[s.Scope] = lag
+		known[s.Scope] = true
+		// A scope that is disabled is not rated on, so it is not behind.
+		if state, ok := states[s.Scope]; !ok || state.Active {
+			lag := now.Sub(s.RatedUntil).Seconds()
+			if least, ok := lags[s.Scope]; !ok || lag < least {
+				lags[s.Scope] = lag
+			}
 		}
 		price, _ := s.Price.Float64() // a picture of the exact total, for graphs
 		prices[s.Currency] += price
 		unpriced, rejected = unpriced+s.Unpriced, rejected+s.Rejected
 	}
-	g.add("scopes", "Scopes with rated periods.", float64(len(lags)))
+	g.add("scopes", "Scopes with rated periods.", float64(len(known)))
 	ages := slices.Sorted(mapValues(lags))
 	for _, q := range lagQuantiles {
 		if len(ages) > 0 {
 			at := min(len(ages)-1, int(q*float64(len(ages))))
-			g.add("rated_lag_seconds", "How long ago the newest rated period of a scope ended, by quantile over scopes.", ages[at], "share", fmt.Sprint(q))
+			g.add("rated_lag_seconds", "How long ago the newest rated period of a scope ended, by quantile over scopes that are not disabled.", ages[at], "share", fmt.Sprint(q))
 		}
 	}
 	for _, currency := range slices.Sorted(mapKeys(prices)) {
@@ -229,7 +339,6 @@ func (g *gauges) scopes(scopes []store.ScopeStatus, now time.Time) error {
 	}
 	g.add("rated_unpriced_rows", "Usage rows of current periods that no rule prices.", float64(unpriced))
 	g.add("rated_rejected_rows", "Usage rows of current periods that were rejected.", float64(rejected))
-	return nil
 }
 
 func truth(b bool) float64 {

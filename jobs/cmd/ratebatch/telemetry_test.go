@@ -80,7 +80,7 @@ func TestJobsWriteTheirMetrics(t *testing.T) {
 		t.Errorf("exit %d: %s", code, read("ratebatch-rate.prom"))
 	}
 	// A folder that is none is said, and changes no exit code.
-	code, _, stderr := cli(t, append(append(append([]string{}, flags[:4]...), "--metrics-dir", "/nowhere", "status"), now...)...)
+	code, _, stderr := cli(t, append(append([]string{}, flags[:4]...), "--metrics-dir", "/nowhere", "retention")...)
 	if code != 0 || !strings.Contains(stderr, "/nowhere") {
 		t.Errorf("exit %d %s", code, stderr)
 	}
@@ -91,9 +91,7 @@ func TestJobsWriteTheirMetrics(t *testing.T) {
 func TestMetricNames(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	g := commandMetrics("rate", time.Unix(0, 0), time.Unix(1, 0), 0, 0)
-	if err := g.scopes([]store.ScopeStatus{{Scope: "a", Currency: "EUR"}, {Scope: "b", Currency: "EUR"}}, time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	g.scopes([]store.ScopeStatus{{Scope: "a", Currency: "EUR"}, {Scope: "b", Currency: "EUR"}}, nil, time.Unix(1, 0))
 	registry.MustRegister(g)
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil || len(problems) > 0 {
