@@ -267,18 +267,28 @@ func TestScriptsAndGrants(t *testing.T) {
 	// A stand-in for clickhouse-client shows what the scripts send, and that no
 	// secret stands in an argument.
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "clickhouse-client"), []byte("#!/bin/sh\necho \"args: $*\"\ncat\n"), 0o700); err != nil {
-		t.Fatal(err)
+	// It answers how many Distributed tables there are, and shows other statements.
+	client := func(distributed string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "clickhouse-client"), []byte("#!/bin/sh\ntext=$(cat)\ncase \"$text\" in *\"engine = 'Distributed'\"*) echo "+distributed+" ;; *) echo \"args: $*\"; echo \"$text\" ;; esac\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	run := func(script string, args ...string) string {
+	client("0")
+	start := func(script string, args ...string) (string, error) {
 		t.Helper()
 		cmd := exec.Command("sh", append([]string{script}, args...)...)
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "CLICKHOUSE_ADMIN_PASSWORD=hunter0", "CLICKHOUSE_INGEST_PASSWORD=hunter1", "CLICKHOUSE_RATE_PASSWORD=hunter2", "CLICKHOUSE_EXPORT_PASSWORD=hunter3", "CLICKHOUSE_READ_PASSWORD=hunter4")
 		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	run := func(script string, args ...string) string {
+		t.Helper()
+		out, err := start(script, args...)
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", script, err, out)
 		}
-		return string(out)
+		return out
 	}
 	sql := run("clickhouse/users.sh")
 	if strings.Contains(sql, "hunter") || strings.Contains(sql, "@RATE@") {
@@ -299,6 +309,12 @@ func TestScriptsAndGrants(t *testing.T) {
 	if !strings.Contains(backup, ", ratebatch.disk_samples TO S3(") {
 		t.Errorf("backup.sh takes raw samples: %s", backup)
 	}
+	// Of a cluster it would take one server's rows.
+	client("57")
+	if out, err := start("clickhouse/backup.sh", "Disk('backups', 'x')"); err == nil || strings.Contains(out, "BACKUP") || !strings.Contains(out, "57 Distributed tables") {
+		t.Errorf("backup.sh of a cluster: %v\n%s", err, out)
+	}
+	client("0")
 	if out := run("clickhouse/restore.sh", "Disk('backups', 'x')"); !strings.Contains(out, "RESTORE DATABASE ratebatch FROM Disk('backups', 'x')") {
 		t.Errorf("restore.sh: %s", out)
 	}

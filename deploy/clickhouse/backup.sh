@@ -1,5 +1,5 @@
 #!/bin/sh
-# Backs up Ratebatch's state, for a server: lines, commits, plans, closes, the run log, and the tiers, from which periods
+# Backs up Ratebatch's state, for one server (not for a cluster, which it refuses): lines, commits, plans, closes, the run log, and the tiers, from which periods
 # that are not rated yet can still be rated. Raw samples are large and in the tiers already, but for the last two hours at
 # most, which come again from Kafka (restore.sh); WITH_USAGE=1 takes them too.
 #
@@ -18,5 +18,11 @@ if [ "${WITH_USAGE:-0}" != 1 ]; then except="$except port_samples instance_sampl
 list=""
 for table in $except; do list="$list${list:+, }${CLICKHOUSE_DATABASE:=ratebatch}.$table"; done
 # By stdin: a secret in S3(…) would stand in the list of processes.
-printf 'BACKUP DATABASE %s EXCEPT TABLES %s TO %s' "$CLICKHOUSE_DATABASE" "$list" "$to" |
-  clickhouse-client --host "${CLICKHOUSE_HOST:-localhost}" --user "${CLICKHOUSE_USER:-admin}"
+client() { clickhouse-client --host "${CLICKHOUSE_HOST:-localhost}" --user "${CLICKHOUSE_USER:-admin}"; }
+# What this statement takes of a cluster is one server's part, and nothing would say so.
+distributed=$(printf "SELECT count() FROM system.tables WHERE database = '%s' AND engine = 'Distributed'" "$CLICKHOUSE_DATABASE" | client)
+if [ "$distributed" != 0 ]; then
+  echo "backup.sh: database $CLICKHOUSE_DATABASE is a cluster's ($distributed Distributed tables), and this script would take one server's rows only: back up every shard, see deploy/README.md" >&2
+  exit 1
+fi
+printf 'BACKUP DATABASE %s EXCEPT TABLES %s TO %s' "$CLICKHOUSE_DATABASE" "$list" "$to" | client

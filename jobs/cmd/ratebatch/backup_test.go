@@ -30,7 +30,13 @@ func clickhouseClient(ctx context.Context, dir string) int {
 		if err != nil {
 			return err
 		}
-		err = e.Conn().Exec(e.WithFileAccess(ctx), string(text))
+		if strings.HasPrefix(string(text), "SELECT ") {
+			var answer uint64
+			err = e.Conn().QueryRow(ctx, string(text)).Scan(&answer)
+			fmt.Println(answer)
+		} else {
+			err = e.Conn().Exec(e.WithFileAccess(ctx), string(text))
+		}
 		_ = e.Close() // the statement's outcome is what counts
 		return err
 	}()

@@ -95,6 +95,9 @@ func (p *program) printSchema(o store.MigrateOptions, kind string) error {
 
 func (p *program) migrate(ctx context.Context, o store.MigrateOptions) error {
 	p.engine.Create = true
+	if o.Cluster != "" {
+		p.log.WarnContext(ctx, "tables of a cluster were never tested with several servers: retention, backup.sh and users.sh are for one, see deploy/README.md", "cluster", o.Cluster)
+	}
 	return p.withStore(ctx, func(ctx context.Context, s *store.Store) error {
 		result, err := s.Migrate(ctx, o)
 		if err != nil {

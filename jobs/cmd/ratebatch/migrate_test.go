@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ratebatch/ratebatch/ratebatch/engine/enginetest"
 )
 
 // Where a newer program has migrated the database, an older one bills nothing: no
@@ -42,5 +44,18 @@ func TestAnOlderProgramBillsNothingOnANewerSchema(t *testing.T) {
 	}
 	if status, _, body := s.ask(t, http.MethodGet, "/api/v1/health", ""); status != http.StatusServiceUnavailable || !strings.Contains(string(body), "A newer version") {
 		t.Errorf("health: %d %s", status, body)
+	}
+}
+
+// Whoever makes tables of a cluster is told that nobody has yet billed from one.
+func TestMigrateWarnsOfClusters(t *testing.T) {
+	withoutVariables(t)
+	o := enginetest.Options(t)
+	_, _, stderr := cli(t, "--data", o.DataDir, "--database", o.Database, "migrate", "--cluster", "billing")
+	if !strings.Contains(stderr, "never tested with several servers") {
+		t.Errorf("migrate --cluster: %s", stderr)
+	}
+	if _, _, stderr := cli(t, "--data", o.DataDir, "--database", o.Database, "migrate"); strings.Contains(stderr, "several servers") {
+		t.Errorf("migrate of one server: %s", stderr)
 	}
 }
