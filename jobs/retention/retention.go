@@ -69,6 +69,9 @@ type Plan struct {
 	JobRuns      uint64           `json:"job_runs"`
 	Months       []string         `json:"months,omitempty"`  // whose lines go
 	Refused      []string         `json:"refused,omitempty"` // months that are old enough, and why they stay
+	// GivenUp are places that lack deliveries which the months' lines are needed
+	// for, and that got none for so long that they are not waited for.
+	GivenUp []string `json:"given_up,omitempty"`
 
 	months []ratebatch.Month
 	void   []uuid.UUID
@@ -111,8 +114,7 @@ func (j *Job) void(ctx context.Context, p *Plan) error {
 }
 
 // planMonths finds the months whose lines are old enough, and refuses those
-// that are not closed, or not exported since they were, or of which a correction is
-// still told from the lines that were billed.
+// that are not closed, or that a delivery which was not made yet needs.
 func (j *Job) planMonths(ctx context.Context, p *Plan) error {
 	if j.Options.Lines == 0 {
 		return nil
@@ -121,20 +123,38 @@ func (j *Job) planMonths(ctx context.Context, p *Plan) error {
 	if err != nil {
 		return err
 	}
+	closed, err := j.Store.ClosedMonths(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := j.deliveries(ctx)
+	if err != nil {
+		return err
+	}
 	for _, m := range months {
 		month := j.Calendar.Named(m.Month)
-		name := month.String()
-		switch {
-		case month.To.Add(j.Options.Lines).After(j.Options.Now):
-		case !m.Closed:
-			p.Refused = append(p.Refused, name+" is not closed")
-		case m.Exported.Before(m.ClosedAt):
-			p.Refused = append(p.Refused, name+" was not exported since it was closed")
-		case m.Waits:
-			p.Refused = append(p.Refused, name+" was rated again since it was closed, and no later month that is closed and exported has billed the correction")
-		default:
-			p.Months = append(p.Months, name)
-			p.months = append(p.months, month)
+		if month.To.Add(j.Options.Lines).After(j.Options.Now) {
+			continue
+		}
+		if !m.Closed {
+			p.Refused = append(p.Refused, month.String()+" is not closed")
+			continue
+		}
+		why, givenUp, err := j.kept(ctx, m, closed, all)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			p.Refused = append(p.Refused, month.String()+" "+why)
+			continue
+		}
+		p.Months = append(p.Months, month.String())
+		p.months = append(p.months, month)
+		for _, s := range givenUp {
+			text := fmt.Sprintf("%s: nothing was exported there since %s", s, s.newest.Format(time.DateOnly))
+			if !slices.Contains(p.GivenUp, text) {
+				p.GivenUp = append(p.GivenUp, text)
+			}
 		}
 	}
 	return nil
@@ -165,6 +185,9 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID) error {
 			return err
 		}
 	}
+	for _, place := range p.GivenUp {
+		j.Log.WarnContext(ctx, "not waiting for a place that was given up", "place", place)
+	}
 	for _, m := range p.months {
 		if err := j.Store.DropLineMonth(ctx, m); err != nil {
 			return err
@@ -179,7 +202,7 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID) error {
 		return err
 	}
 	if len(p.Refused) > 0 {
-		return &ratebatch.HaltError{Err: fmt.Errorf("lines old enough to go were kept: %s", strings.Join(p.Refused, "; ")), Hint: "close and export the months first; everything else was removed"}
+		return &ratebatch.HaltError{Err: fmt.Errorf("lines old enough to go were kept: %s", strings.Join(p.Refused, "; ")), Hint: "close the months and export them where they lack, every dataset; everything else was removed"}
 	}
 	return nil
 }

@@ -98,17 +98,36 @@ type LineMonth struct {
 	Lines    uint64
 	Closed   bool
 	ClosedAt time.Time
-	Exported time.Time // 1970 if never
-	Waits    bool      // it was rated again since it was closed, and no later month has billed that yet
+	// The first and the last commit in it since it was closed, 1970 if there is
+	// none: what they differ by from the close is a later month's to bill.
+	RatedFirst, RatedLast time.Time
 }
 
 // LineMonths lists the months that have rated lines.
 func (s *Store) LineMonths(ctx context.Context) ([]LineMonth, error) {
 	return Collect(ctx, s, "line_months", nil, func(rows driver.Rows) (LineMonth, error) {
 		var m LineMonth
-		err := rows.Scan(&m.Month, &m.Lines, &m.Closed, &m.ClosedAt, &m.Exported, &m.Waits)
-		m.Month = m.Month.UTC()
+		err := rows.Scan(&m.Month, &m.Lines, &m.Closed, &m.ClosedAt, &m.RatedFirst, &m.RatedLast)
+		m.Month, m.ClosedAt, m.RatedFirst, m.RatedLast = m.Month.UTC(), m.ClosedAt.UTC(), m.RatedFirst.UTC(), m.RatedLast.UTC()
 		return m, err
+	})
+}
+
+// MonthDelivery is the newest delivery of a month's dataset at a place.
+type MonthDelivery struct {
+	Location, Dataset string
+	Month             time.Time
+	AsOf              time.Time // whose commits and closes it shows
+}
+
+// MonthDeliveries lists the newest delivery of each dataset and month at each
+// place, by places, then datasets, then months.
+func (s *Store) MonthDeliveries(ctx context.Context) ([]MonthDelivery, error) {
+	return Collect(ctx, s, "month_deliveries", nil, func(rows driver.Rows) (MonthDelivery, error) {
+		var d MonthDelivery
+		err := rows.Scan(&d.Location, &d.Dataset, &d.Month, &d.AsOf)
+		d.Month, d.AsOf = d.Month.UTC(), d.AsOf.UTC()
+		return d, err
 	})
 }
 

@@ -24,8 +24,11 @@ func newRetentionCmd(p *program) *cobra.Command {
 so that a stalled run that wakes up commits nothing), the revisions that another
 took the place of, rows of the run log and, with --lines-after, the lines of months
 long past. What counts is removed only with --lines-after, and then only of months
-that are closed and were exported since (exit 20 names the others). Tiers and raw
-samples have TTLs of their own: 'ratebatch migrate --retention …'.
+that are closed and were exported since, to every place that gets them, as was every
+month that bills corrections of them (exit 20 names the others and the places). A
+place that got nothing for --lines-after, and for 92 days at least, is not waited
+for; the output names it. Tiers and raw samples have TTLs of their own: 'ratebatch
+migrate --retention …'.
 
 ` + exitCodesHelp,
 		Example: "  ratebatch retention --dry-run\n  ratebatch retention --superseded-after 960h --lines-after 17520h",
@@ -96,6 +99,9 @@ func printRetention(p *program, plan *retention.Plan, verb string) {
 	w.Flush()
 	if kept := plan.Superseded.Commits - plan.Superseded.Removable; kept > 0 {
 		rowf(p.stdout, "%d superseded revisions stay: their months were not exported since\n", kept)
+	}
+	for _, place := range plan.GivenUp {
+		rowf(p.stdout, "not waited for: %s\n", place)
 	}
 	for _, r := range plan.Refused {
 		rowf(p.stdout, "refused: lines of %s\n", r)

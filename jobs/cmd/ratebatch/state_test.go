@@ -464,14 +464,20 @@ func TestRetentionRemovesOnlyWhatCountsNoMore(t *testing.T) {
 	b.sql("INSERT INTO exports (delivery, dataset, location, month) VALUES ('after the close', 'lines', 'l', '2026-11-01')")
 	// A correction is told from the lines that were billed, until a later month has billed it.
 	b.must("backfill", "--scope", "alpha", "--from", "2026-11-30T20:00:00Z", "--to", "2026-11-30T21:00:00Z", "--reason", "again", "--now", at)
-	b.fails(ratebatch.ExitHalted, "no later month that is closed and exported has billed the correction", "retention", "--lines-after", "24h", "--now", later)
+	refuses := func(why string) {
+		b.Helper()
+		b.fails(ratebatch.ExitHalted, "2026-11 was rated again since it was closed, and "+why, "retention", "--lines-after", "24h", "--now", later)
+	}
+	refuses("no later month was closed since")
 	b.sql("INSERT INTO month_commits (month, closed, kind, begin, until) VALUES ('2027-01-01', 1, 'close', '2027-01-01 00:00:00', '2027-02-01 00:00:00')")
-	b.fails(ratebatch.ExitHalted, "no later month that is closed and exported", "retention", "--lines-after", "24h", "--now", later)
-	b.sql("INSERT INTO exports (delivery, dataset, location, month) VALUES ('took it', 'lines', 'l', '2027-01-01')")
-	if out := b.must("retention", "--lines-after", "24h", "--now", later, "--dry-run"); !strings.Contains(out, "lines of 2026-11 ") || !strings.Contains(out, "refused: lines of 2026-12 is not closed") {
+	refuses("2026-12, which bills the correction, is not closed")
+	b.sql("INSERT INTO month_commits (month, closed, kind, begin, until) VALUES ('2026-12-01', 1, 'close', '2026-12-01 00:00:00', '2027-01-01 00:00:00')")
+	refuses("2026-12, which may bill the correction, was not exported since it was closed (lines at l)")
+	b.sql("INSERT INTO exports (delivery, dataset, location, month) VALUES ('took it', 'lines', 'l', '2026-12-01'), ('after it', 'lines', 'l', '2027-01-01')")
+	if out := b.must("retention", "--lines-after", "24h", "--now", later, "--dry-run"); !strings.Contains(out, "lines of 2026-11 ") || strings.Contains(out, "refused") {
 		t.Errorf("dry run:\n%s", out)
 	}
-	b.fails(ratebatch.ExitHalted, "2026-12 is not closed", "retention", "--lines-after", "24h", "--now", later)
+	b.must("retention", "--lines-after", "24h", "--now", later)
 	if got := b.text("SELECT toString(countIf(begin < '2026-12-01 00:00:00')) FROM rated_lines"); got != "0" {
 		t.Errorf("%s lines of the closed and exported month are left", got)
 	}
