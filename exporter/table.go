@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"encoding/binary"
+	"slices"
 )
 
 // rowsPerGroup bounds what a file in the making keeps in memory: one Parquet
@@ -83,7 +84,23 @@ func (c *column) toDirect() {
 	c.index, c.direct = c.index[:0], true
 }
 
-func (c *column) putNull() { c.index = append(c.index, null) }
+// toIndices takes toDirect back.
+func (c *column) toIndices() {
+	spelled := dictionary{bytes: slices.Clone(c.dict.bytes), ends: slices.Clone(c.dict.ends)}
+	c.dict.reset()
+	c.direct = false
+	for row := range spelled.ends {
+		c.putWord(spelled.word(uint32(row)))
+	}
+}
+
+// putNull appends a row without a value. Only indices can say so.
+func (c *column) putNull() {
+	if c.direct {
+		c.toIndices()
+	}
+	c.index = append(c.index, null)
+}
 
 // word is the value of a row; ok is false where it is null.
 func (c *column) word(row int) (word []byte, ok bool) {
