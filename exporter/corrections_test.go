@@ -198,3 +198,22 @@ func TestCorrectionsOfClosedMonths(t *testing.T) {
 		t.Errorf("all months add up to %s", sum)
 	}
 }
+
+// A month that has nothing but corrections which amount to nothing has rows in a
+// currency that its totals do not name.
+func TestCorrectionsThatAmountToNothingAreVerified(t *testing.T) {
+	s := openStore(t)
+	rate(t, s, "2026-01", 1, map[string]string{"vm-1": "10", "vm-2": "5"})
+	exporttest.Close(t, s, "2026-01", 1)
+	rate(t, s, "2026-01", 2, map[string]string{"vm-1": "5", "vm-2": "10"})
+	for _, dataset := range exporter.Datasets() {
+		in := input(t, s, t.TempDir())
+		in.Month, in.Dataset, in.Partial = exporttest.Hour("2026-02", 0), dataset, true
+		if r := export(t, in); dataset == "lines" && (r.Rows != 2 || len(r.Totals) != 0) {
+			t.Errorf("%d rows, totals %v; want the correction's rows and no total", r.Rows, r.Totals)
+		}
+		if v, err := exporter.Verify(t.Context(), in.Bucket, nil); err != nil || len(v) != 1 || len(v[0].Problems) > 0 {
+			t.Errorf("%s: %+v (%v)", dataset, v, err)
+		}
+	}
+}

@@ -114,9 +114,9 @@ func VerifyDelivery(ctx context.Context, b bucket.Bucket, folder string, key ed2
 			}
 		}
 		for currency, total := range v.Totals {
-			// What append deliveries have taken back whole is still in their files.
-			takenBack := m.Mechanism == Append && total == "0"
-			if _, ok := m.Totals[currency]; !ok && !takenBack {
+			// What was taken back whole is still in the files: by an append delivery, or
+			// by a correction that amounts to nothing.
+			if _, ok := m.Totals[currency]; !ok && total != "0" {
 				problem("the files have %s, the manifest does not", currency)
 			}
 		}
