@@ -70,7 +70,7 @@ func Parse(location string) (Options, error) {
 		return Options{}, errors.New("not a location like s3://bucket/prefix")
 	}
 	if u.User != nil {
-		return Options{}, errors.New("credentials do not belong in the location: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile")
+		return Options{}, errCredentials
 	}
 	o := Options{Bucket: u.Host, Prefix: strings.Trim(u.Path, "/")}
 	var problems []error
@@ -79,8 +79,11 @@ func Parse(location string) (Options, error) {
 		value := values[len(values)-1]
 		switch key {
 		case "endpoint":
-			if e, err := url.Parse(value); err != nil || e.Host == "" || (e.Scheme != "http" && e.Scheme != "https") {
+			switch e, err := url.Parse(value); {
+			case err != nil || e.Host == "" || (e.Scheme != "http" && e.Scheme != "https"):
 				problems = append(problems, errors.New("endpoint must be an http or https URL"))
+			case e.User != nil:
+				problems = append(problems, errCredentials)
 			}
 			o.Endpoint = value
 		case "region":
@@ -105,6 +108,8 @@ func Parse(location string) (Options, error) {
 	}
 	return o, errors.Join(problems...)
 }
+
+var errCredentials = errors.New("credentials do not belong in the location: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile")
 
 // Bucket is a prefix of a bucket in a store.
 type Bucket struct {
@@ -193,7 +198,8 @@ func (b *Bucket) Close() {
 	}
 }
 
-// Location implements bucket.Bucket.
+// Location implements bucket.Bucket. It is what deliveries are on record under,
+// so it cannot take in the endpoint any more: places would begin anew.
 func (b *Bucket) Location() string {
 	return strings.TrimSuffix("s3://"+b.o.Bucket+"/"+b.o.Prefix, "/")
 }

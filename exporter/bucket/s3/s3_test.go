@@ -189,7 +189,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("parsed %+v (%v)", o, err)
 	}
 	for name, location := range map[string]string{
-		"an unknown key": "s3://b?region=x&colour=red", "no bucket": "s3:///x", "credentials": "s3://key:secret@b/x", "a bad endpoint": "s3://b?endpoint=minio:9000",
+		"an unknown key": "s3://b?region=x&colour=red", "no bucket": "s3:///x", "credentials": "s3://key:secret@b/x", "credentials for the endpoint": "s3://b?endpoint=https://key:secret@minio:9000", "a bad endpoint": "s3://b?endpoint=minio:9000",
 		"a bad flag": "s3://b?path-style=maybe", "another scheme": "gs://b",
 	} {
 		_, err := s3.Parse(location)
