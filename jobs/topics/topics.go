@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -204,6 +205,10 @@ func (j *Job) planTopics(ctx context.Context, admin *kadm.Client, plan *Plan) er
 	for _, topic := range o.Topics.All() {
 		detail := details[topic]
 		if errors.Is(detail.Err, kerr.UnknownTopicOrPartition) {
+			if o.MinInSync > 1 && o.Replication < 1 {
+				return &ratebatch.ConfigError{Err: fmt.Errorf("topic %s is new, and %d replicas in sync are wanted of as many as the brokers make by themselves", topic, o.MinInSync),
+					Hint: "say how many replicas with --replication: a topic that has fewer than must be in sync takes no record, and every agent stops"}
+			}
 			plan.Changes = append(plan.Changes, Change{What: "topic", Name: topic, Setting: "partitions", Wanted: strconv.Itoa(int(o.Partitions)), topicIsNew: true})
 			if o.Replication > 0 {
 				plan.Changes = append(plan.Changes, Change{What: "topic", Name: topic, Setting: "replicas", Wanted: strconv.Itoa(int(o.Replication)), topicIsNew: true})
@@ -257,6 +262,14 @@ func planPartitions(o *Options, detail kadm.TopicDetail, plan *Plan) error {
 	if partitions > int(o.Partitions) {
 		return &ratebatch.ConfigError{Err: fmt.Errorf("topic %s has %d partitions, %d are wanted", detail.Topic, partitions, o.Partitions),
 			Hint: fmt.Sprintf("Kafka cannot take partitions away; ask for at least %d, or name another topic", partitions)}
+	}
+	fewest := math.MaxInt
+	for _, p := range detail.Partitions {
+		fewest = min(fewest, len(p.Replicas))
+	}
+	if o.MinInSync > fewest {
+		return &ratebatch.ConfigError{Err: fmt.Errorf("topic %s has %d replicas, %d in sync are wanted: it would take no record any more, and every agent would stop", detail.Topic, fewest, o.MinInSync),
+			Hint: fmt.Sprintf("ask for at most %d with --min-in-sync, or give the topic more replicas first, with the brokers' own tools", fewest)}
 	}
 	plan.note(Change{What: "topic", Name: detail.Topic, Setting: "partitions", Is: strconv.Itoa(partitions), Wanted: strconv.Itoa(int(o.Partitions))})
 	if replicas := detail.Partitions.NumReplicas(); o.Replication > 0 && replicas != int(o.Replication) {

@@ -3,6 +3,7 @@ package topics_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -121,6 +122,32 @@ func TestTopicsAreCreatedAndChangedButNeverShrunk(t *testing.T) {
 	if ratebatch.ExitCode(err) != ratebatch.ExitConfig || !strings.Contains(err.Error(), "has 5 partitions, 4 are wanted") {
 		t.Errorf("fewer partitions: %v", err)
 	}
+}
+
+// A topic that wants more replicas in sync than it has takes no record any more.
+func TestNoMoreReplicasMustBeInSyncThanThereAre(t *testing.T) {
+	b := kafkatest.Start(t, kafkatest.Config{})
+	job := newJob(t, b)
+	refused := func(text string) {
+		t.Helper()
+		plan, err := job.Plan(t.Context())
+		if ratebatch.ExitCode(err) != ratebatch.ExitConfig || !strings.Contains(err.Error(), text) {
+			t.Errorf("%d in sync: %v, want %q; the plan has %+v", job.Options.MinInSync, err, text, plan.Changes)
+		}
+	}
+	job.Options.MinInSync = 2
+	refused("is new, and 2 replicas in sync are wanted")
+	job.Options.MinInSync = 1
+	apply(t, job)
+	details, err := b.Admin(t).ListTopics(t.Context(), job.Options.Topics.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replicas := details[job.Options.Topics.Port].Partitions.NumReplicas()
+	job.Options.MinInSync = replicas + 1
+	refused(fmt.Sprintf("has %d replicas, %d in sync are wanted", replicas, replicas+1))
+	job.Options.MinInSync = replicas
+	apply(t, job)
 }
 
 func TestEachUserMayDoItsWorkOnly(t *testing.T) {
