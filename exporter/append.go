@@ -100,8 +100,9 @@ func (e *export) appendTo(ctx context.Context, current *Manifest, text []byte) (
 }
 
 // removeStrays removes what lies in the new delivery's folder and is not its
-// own, before readers are told to take the folder. Not before it is written: one
-// that took over meanwhile may have published the same state under this name,
+// own, before readers are told to take the folder: what a killed attempt, another
+// program or an earlier version left there. Not before it is written:
+// one that took over meanwhile may have published the same state under this name,
 // and all its files are among those of m.
 func (e *export) removeStrays(ctx context.Context, m *Manifest) error {
 	strays, err := unlisted(ctx, e.Bucket, e.folder, m, e.prefix)
@@ -132,10 +133,10 @@ func (e *export) sameForm(ctx context.Context, current *Manifest) error {
 				Hint: "append deliveries are read together: go on with the same, or export to a new place"}
 		}
 	}
-	whole, err := e.filesThere(ctx, current)
-	if err == nil && !whole {
-		err = &ratebatch.HaltError{Err: fmt.Errorf("files of the append deliveries at %s/%s are missing or damaged", e.Bucket.Location(), e.folder),
-			Hint: "'ratebatch export verify' names them; restore them from a copy, or export to a new place"}
+	broken, err := e.damaged(ctx, current)
+	if err == nil && len(broken) > 0 {
+		err = &ratebatch.HaltError{Err: fmt.Errorf("files of the append deliveries at %s/%s are missing or damaged: %s", e.Bucket.Location(), e.folder, someOf(broken)),
+			Hint: "'ratebatch export verify' says what is wrong with them; restore them from a copy, or export to a new place"}
 	}
 	return err
 }

@@ -528,6 +528,43 @@ func TestTheGraceOfReplacedDeliveries(t *testing.T) {
 	if again := export(t, in); !again.Unchanged || deliveries() != 1 {
 		t.Errorf("after the grace: %d deliveries", deliveries())
 	}
+
+	// A delivery that was current for a day is read until a day after it was
+	// replaced, whatever comes meanwhile; one that never was goes by its age.
+	yesterday := time.Now().Add(-25 * time.Hour)
+	age := func(delivery string) {
+		err := filepath.WalkDir(filepath.Join(dir, "v1/dataset=lines/month=2026-03/delivery="+delivery), func(path string, entry os.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			return os.Chtimes(path, yesterday, yesterday)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	in.Now, in.Grace = time.Now(), 24*time.Hour
+	age(second.Delivery)
+	for i, price := range []string{"8", "9"} {
+		killed := filepath.Join(dir, "v1/dataset=lines/month=2026-03/delivery=killed")
+		if err := os.MkdirAll(killed, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(killed, "part-00000.parquet"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		age("killed")
+		run := uuid.New()
+		exporttest.Insert(t, s, run, uint32(3+i), exporttest.Line{Scope: "alpha", Begin: exporttest.Hour("2026-03", 0), Price: price})
+		exporttest.Commit(t, s, run, uint32(3+i), "alpha", exporttest.Hour("2026-03", 0), exporttest.Hour("2026-03", 1))
+		if r := export(t, in); r.Unchanged || deliveries() != 2+i {
+			t.Errorf("revision %d: unchanged %v, %d deliveries, want %d", 3+i, r.Unchanged, deliveries(), 2+i)
+		}
+	}
+	in.Now = time.Now().Add(25 * time.Hour)
+	if again := export(t, in); !again.Unchanged || deliveries() != 1 {
+		t.Errorf("a day later: %d deliveries", deliveries())
+	}
 }
 
 func TestExportToS3(t *testing.T) {

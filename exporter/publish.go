@@ -37,24 +37,40 @@ func (e *export) check(ctx context.Context) error {
 		detail: fmt.Sprintf("%d commits differ from their lines in count, digest or total; this is the first", d.Periods)}
 }
 
-func (e *export) filesThere(ctx context.Context, m *Manifest) (bool, error) {
+// damaged gives the paths of a manifest's files that are missing or are not what
+// it says of them.
+func (e *export) damaged(ctx context.Context, m *Manifest) ([]string, error) {
 	sizes := map[string]uint64{}
 	for object, err := range e.Bucket.List(ctx, e.folder) {
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		sizes[strings.TrimPrefix(object.Name, e.folder)] = uint64(object.Size)
 	}
+	var broken []string
 	for _, f := range m.Files {
-		if size, ok := sizes[f.Path]; !ok || size != f.Bytes {
-			return false, nil
+		size, ok := sizes[f.Path]
+		same := ok && size == f.Bytes
+		if same {
+			var err error
+			if same, err = e.sameBytes(ctx, f); err != nil {
+				return nil, err
+			}
 		}
-		same, err := e.sameBytes(ctx, f)
-		if err != nil || !same {
-			return false, err
+		if !same {
+			broken = append(broken, f.Path)
 		}
 	}
-	return true, nil
+	return broken, nil
+}
+
+// someOf lists the first of many names.
+func someOf(names []string) string {
+	const few = 5
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
 // sameBytes reads a delivered file back and compares it with its manifest: one
@@ -203,27 +219,31 @@ func (e *export) sweep(ctx context.Context, m *Manifest) error {
 			e.Log.Warn("clean up after killed exports", "error", err)
 		}
 	}
-	keep := map[string]bool{}
-	for _, delivery := range m.deliveries() {
-		keep["delivery="+delivery] = true
-	}
 	newest := map[string]time.Time{}
 	files := map[string][]string{}
 	for object, err := range e.Bucket.List(ctx, e.folder+"delivery=") {
 		if err != nil {
 			return err
 		}
-		name, _, _ := strings.Cut(strings.TrimPrefix(object.Name, e.folder), "/")
-		if keep[name] {
-			continue
-		}
+		folder, _, _ := strings.Cut(strings.TrimPrefix(object.Name, e.folder), "/")
+		name := strings.TrimPrefix(folder, "delivery=")
 		files[name] = append(files[name], object.Name)
 		if object.Modified.After(newest[name]) {
 			newest[name] = object.Modified
 		}
 	}
+	for _, delivery := range m.deliveries() {
+		delete(files, delivery)
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	replaced, err := e.replaced(ctx, newest)
+	if err != nil {
+		return err
+	}
 	for _, name := range sortedNames(files) {
-		if e.Now.Sub(newest[name]) < e.Grace {
+		if e.Now.Sub(replaced[name]) < e.Grace {
 			continue
 		}
 		for _, object := range files[name] {
@@ -234,6 +254,29 @@ func (e *export) sweep(ctx context.Context, m *Manifest) error {
 		e.Log.Info("removed a delivery that was replaced", "delivery", name, "files", len(files[name]))
 	}
 	return nil
+}
+
+// replaced says since when each delivery is not the current one, given the time
+// of its newest file: since the next one was. A delivery that is not on record
+// was left by a killed attempt, and never was the current one; but that which the
+// manifest named until now was, on record or not.
+func (e *export) replaced(ctx context.Context, newest map[string]time.Time) (map[string]time.Time, error) {
+	recorded, err := e.Store.RecordedDeliveries(ctx, e.Bucket.Location(), e.Dataset, e.Month)
+	if err != nil {
+		return nil, err
+	}
+	since := maps.Clone(newest)
+	for i := range len(recorded) - 1 {
+		next := recorded[i+1]
+		since[recorded[i].Delivery] = next.AsOf
+		if written := newest[next.Delivery]; written.After(next.AsOf) {
+			since[recorded[i].Delivery] = written
+		}
+	}
+	if e.before != "" {
+		since[e.before] = e.Now
+	}
+	return since, nil
 }
 
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

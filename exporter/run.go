@@ -52,6 +52,9 @@ type Input struct {
 	Mechanism Mechanism          // empty: Overwrite
 	Partition Partition          // empty: ByDay, for statements Whole
 	Partial   bool               // export although periods are missing
+	// OnlyClosed refuses an open month, for who exports a month once it is closed:
+	// what is delivered before is not what is billed.
+	OnlyClosed bool
 	// Expected says which scopes have to be rated in the month, each with its
 	// window, so that one without any commit is missed; nil: nothing is known of
 	// scopes without commits.
@@ -126,14 +129,30 @@ func Run(ctx context.Context, in Input) (Result, error) {
 		case looking != nil:
 			return result, errors.Join(err, looking)
 		case !changed:
-			return result, &ratebatch.HaltError{Scope: mismatch.scope, Period: mismatch.period, Err: errors.New(mismatch.detail),
-				Hint: "nothing was published; look with 'ratebatch reconcile', then rate the period again with 'ratebatch reprocess'"}
+			return result, e.halt(ctx, mismatch, "nothing was published; look with 'ratebatch reconcile', then rate the period again with 'ratebatch reprocess'")
 		case try == attempts:
 			return result, &ratebatch.TryAgainError{Err: fmt.Errorf("the commits or the place changed during each of %d attempts: %w", attempts, err),
 				Hint: "nothing was published, run the same command again"}
 		}
 		in.Log.Info("the commits or the place changed meanwhile, starting again", "attempt", try, "cause", err)
 	}
+}
+
+// halt is what a mismatch that no race explains ends with. hint is what to do,
+// unless it is of a closed month whose lines are gone.
+func (e *export) halt(ctx context.Context, m *mismatchError, hint string) error {
+	month := e.Calendar.MonthAt(m.period.Begin)
+	closed := slices.ContainsFunc(e.history.closed(e.window.AsOf), func(c store.MonthClose) bool { return c.Month.Equal(month.Date) })
+	if closed {
+		there, err := e.Store.AnyLine(ctx, month.From, month.To)
+		if err != nil {
+			return errors.Join(m, err)
+		}
+		if !there {
+			hint = fmt.Sprintf("the lines of %s were removed by 'ratebatch retention --lines-after', and nothing can be made of them any more. What was delivered stands: copy it from another place, or restore it", month)
+		}
+	}
+	return &ratebatch.HaltError{Scope: m.scope, Period: m.period, Err: errors.New(m.detail), Hint: hint}
 }
 
 func (in *Input) complete() error {
@@ -238,8 +257,9 @@ type export struct {
 	closed  bool
 	stream  bool // to a pipe
 
-	found []byte    // the manifest's text when the attempt began; nil: there was none
-	base  *Manifest // of the append delivery before
+	found  []byte    // the manifest's text when the attempt began; nil: there was none
+	before string    // the delivery that it named
+	base   *Manifest // of the append delivery before
 
 	history       history
 	passed        map[monthMoment]bool // by passedOver
@@ -256,7 +276,9 @@ func (e *export) run(ctx context.Context) (Result, error) {
 	if err != nil && !errors.Is(err, bucket.ErrNotExist) {
 		return Result{}, err
 	}
-	e.found = text
+	if e.found = text; current != nil {
+		e.before = current.Delivery
+	}
 	if err := e.plan(ctx); err != nil {
 		return Result{}, err
 	}
@@ -267,7 +289,7 @@ func (e *export) run(ctx context.Context) (Result, error) {
 	if e.Mechanism == Append {
 		return e.appendTo(ctx, current, text)
 	}
-	delivery := e.delivery()
+	delivery, kept := e.delivery(), false
 	if current != nil && e.closed && current.State.Close == e.window.Closed {
 		if err := e.sameCorrections(current); err != nil {
 			return Result{}, err
@@ -279,18 +301,20 @@ func (e *export) run(ctx context.Context) (Result, error) {
 				return Result{}, &ratebatch.HaltError{Err: fmt.Errorf("month %s is closed, and its delivery %s holds other commits than the close", current.Month, current.Delivery),
 					Hint: "nothing was changed; look with 'ratebatch reconcile --month " + current.Month + "'"}
 			}
-			delivery = current.Delivery
+			delivery, kept = current.Delivery, true
 		}
 	}
 	if current != nil && current.Delivery == delivery {
-		whole, err := e.filesThere(ctx, current)
-		if err != nil {
+		broken, err := e.damaged(ctx, current)
+		switch {
+		case err != nil:
 			return Result{}, err
-		}
-		if whole {
+		case len(broken) == 0:
 			return e.unchanged(ctx, current, text)
+		case kept: // what this export would write is not what was billed from
+			return Result{}, e.lostFrozen(current, broken)
 		}
-		e.Log.Warn("files of the current delivery are missing or have another size, writing it again", "delivery", delivery)
+		e.Log.Warn("files of the current delivery are missing or damaged, writing it again", "delivery", delivery, "files", someOf(broken))
 	}
 	if e.DryRun {
 		return Result{Dataset: e.Dataset, Format: e.Format, Month: e.Month.Format("2006-01"), Delivery: delivery, Mechanism: e.Mechanism, Location: e.Bucket.Location(),
@@ -300,10 +324,22 @@ func (e *export) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if err := e.removeStrays(ctx, m); err != nil {
+		return Result{}, err
+	}
 	if err := e.publish(ctx, m); err != nil {
 		return Result{}, err
 	}
 	return e.result(m), e.sweep(ctx, m)
+}
+
+// lostFrozen halts where files of a closed month's delivery are gone and this
+// export is in another form than they were: what it wrote under their name would
+// amount to something else, or stand beside the files that are left.
+func (e *export) lostFrozen(m *Manifest, broken []string) error {
+	return &ratebatch.HaltError{Err: fmt.Errorf("month %s is closed, and of its delivery %s at %s/%s these files are missing or damaged: %s", m.Month, m.Delivery, e.Bucket.Location(), e.folder, someOf(broken)),
+		Hint: fmt.Sprintf("nothing was written: this export would not write the same files. Restore them from a copy; or export in the form that the manifest says (--format %s, --partition %s, version %s, and the same --round, --operator and --focus-version), which works while the same projects are known by the same names; or export to a new place",
+			m.Format, m.Partition, m.Generator.Version)}
 }
 
 func (e *export) result(m *Manifest) Result {

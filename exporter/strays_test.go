@@ -1,12 +1,15 @@
 package exporter_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/ratebatch/ratebatch/exporter"
+	"github.com/ratebatch/ratebatch/exporter/exporttest"
+	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 // An attempt that was killed leaves files of a state that is not the one the
@@ -63,5 +66,55 @@ func TestFilesOfAKilledAppendAttemptAreNotAmongTheDeliverys(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// What a closed month was billed from comes back as it was, or not at all.
+func TestALostFileOfAClosedMonthIsNotReplacedByAnotherForm(t *testing.T) {
+	s := openStore(t)
+	rate(t, s, "2026-01", 1, map[string]string{"vm-1": "10.4", "vm-2": "5.4"})
+	exporttest.Close(t, s, "2026-01", 1)
+	for name, tt := range map[string]struct {
+		dataset string
+		change  func(in *exporter.Input)
+	}{
+		"other digits":          {"statement", func(in *exporter.Input) { in.RoundTo = 0 }},
+		"another partition":     {"lines", func(in *exporter.Input) { in.Partition = exporter.Whole }},
+		"another format":        {"summary", func(in *exporter.Input) { in.Format = exporter.CSV }},
+		"another operator":      {"focus", func(in *exporter.Input) { in.Operator = "Somebody else" }},
+		"another FOCUS version": {"focus", func(in *exporter.Input) { in.FocusVersion = "1.3" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			in := input(t, s, dir)
+			in.Month, in.Dataset, in.RoundTo = exporttest.Hour("2026-01", 0), tt.dataset, 2
+			r := export(t, in)
+			before := files(t, dir)
+			lost := manifest(t, dir, r).Files[0].Path
+			path := filepath.Join(dir, filepath.Dir(r.Manifest), lost)
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			left := files(t, dir)
+			other := in
+			tt.change(&other)
+			for _, dry := range []bool{true, false} {
+				other.DryRun = dry
+				if _, err := exporter.Run(t.Context(), other); ratebatch.ExitCode(err) != ratebatch.ExitHalted || !strings.Contains(err.Error(), "are missing or damaged: "+lost) {
+					t.Errorf("dry run %v: %v, want a halt that names %s", dry, err, lost)
+				}
+			}
+			if !maps.Equal(files(t, dir), left) {
+				t.Error("the place was changed")
+			}
+
+			// In its own form it comes back, and what lies beside it goes.
+			if err := os.WriteFile(filepath.Join(dir, filepath.Dir(r.Manifest), "delivery="+r.Delivery, "part-00009.parquet"), []byte("not mine"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if again := export(t, in); again.Unchanged || !maps.Equal(files(t, dir), before) {
+				t.Errorf("in its own form: %+v", again)
+			}
+		})
 	}
 }

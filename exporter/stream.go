@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"github.com/ratebatch/ratebatch/exporter/bucket"
-	"github.com/ratebatch/ratebatch/ratebatch"
 )
 
 // Stream writes one dataset as an Arrow stream. If it fails, the stream has no
@@ -25,8 +24,7 @@ func Stream(ctx context.Context, in Input, w io.Writer) (Result, error) {
 	m, err := e.write(ctx, e.delivery())
 	var mismatch *mismatchError
 	if errors.As(err, &mismatch) {
-		return Result{}, &ratebatch.HaltError{Scope: mismatch.scope, Period: mismatch.period, Err: errors.New(mismatch.detail),
-			Hint: "throw the stream away; if a rating ran meanwhile, stream again, else look with 'ratebatch reconcile'"}
+		return Result{}, e.halt(ctx, mismatch, "throw the stream away; if a rating ran meanwhile, stream again, else look with 'ratebatch reconcile'")
 	}
 	if err != nil {
 		return Result{}, err

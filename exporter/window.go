@@ -23,6 +23,10 @@ func (e *export) plan(ctx context.Context) error {
 	if err := e.closes(ctx); err != nil {
 		return err
 	}
+	if e.OnlyClosed && !e.closed {
+		return &ratebatch.TryAgainError{Err: fmt.Errorf("month %s is not closed, and only a closed one is wanted", e.Month.Format("2006-01")),
+			Hint: fmt.Sprintf("'ratebatch close --month %s' first: it says what it waits for", e.Month.Format("2006-01"))}
+	}
 	if e.scopes, err = e.Store.ExportScopes(ctx, e.window); err != nil {
 		return err
 	}

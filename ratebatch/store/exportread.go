@@ -179,6 +179,23 @@ func (s *Store) LastExport(ctx context.Context, location, dataset string, month 
 	return manifest, err
 }
 
+// RecordedDelivery is a delivery that was the current one of its place.
+type RecordedDelivery struct {
+	Delivery string
+	AsOf     time.Time // whose commits it shows; it was published somewhat later
+}
+
+// RecordedDeliveries lists the deliveries of a month at a place in the order in
+// which they became the current one.
+func (s *Store) RecordedDeliveries(ctx context.Context, location, dataset string, month time.Time) ([]RecordedDelivery, error) {
+	return Collect(ctx, s, "recorded_deliveries", Params{"location": location, "dataset": dataset, "month": month.UTC().Format(time.DateOnly)}, func(rows driver.Rows) (RecordedDelivery, error) {
+		var d RecordedDelivery
+		err := rows.Scan(&d.Delivery, &d.AsOf)
+		d.AsOf = d.AsOf.UTC()
+		return d, err
+	})
+}
+
 // MonthClose is a closed month.
 type MonthClose struct {
 	Month  time.Time
