@@ -122,6 +122,15 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 			return r, err
 		}
 	}
+	if r.Closed && set.Lines > 0 {
+		there, err := j.Store.AnyLine(ctx, j.Month.From, j.Month.To)
+		if err != nil {
+			return r, err
+		}
+		if !there {
+			return r, j.withoutLines(ctx, &r, w, set)
+		}
+	}
 	if now.Commits != set.Commits || now.Digest != set.Digest {
 		if _, err := j.lines(ctx, &r, current, usage, " as corrected"); err != nil {
 			return r, err
@@ -135,7 +144,25 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	if err := j.reprice(ctx, &r, w); err != nil {
 		return r, err
 	}
-	return r, j.files(ctx, &r, set, lines)
+	return r, j.files(ctx, &r, set, lines, "")
+}
+
+// withoutLines goes on with a closed month that has no line left, as retention
+// leaves those that were exported: the files are compared with what the commits
+// say of their lines.
+func (j *Job) withoutLines(ctx context.Context, r *Report, w store.ExportWindow, set store.CommitSet) error {
+	const why = "no line of this month is left: 'ratebatch retention --lines-after' removes those of closed and exported months. If it never ran here, they are lost"
+	r.unknown("usage → lines", "usage rows of the commits and with lines", why)
+	r.unknown("lines → commits", "lines of the commits and read", why)
+	if j.Reprice > 0 {
+		r.unknown("usage → prices", "lines drawn, and those of the same price again", why)
+	}
+	lines, err := j.Store.ReconcileLines(ctx, w)
+	if err != nil {
+		return err
+	}
+	lines.LinesRead, lines.TotalRead = lines.Lines, lines.Total
+	return j.files(ctx, r, set, lines, "the lines are gone, so the month cannot be exported again: restore the files from a copy")
 }
 
 func compare[T comparable](r *Report, step, what string, left, right T, note string) {
@@ -361,10 +388,13 @@ func (j *Job) lines(ctx context.Context, r *Report, w store.ExportWindow, usage 
 	return t, nil
 }
 
-// files proves that the current delivery holds what counts.
-func (j *Job) files(ctx context.Context, r *Report, set store.CommitSet, lines store.LineTally) error {
+// files proves that the current delivery holds what counts. again is what to do
+// where it does not; empty: to export it again.
+func (j *Job) files(ctx context.Context, r *Report, set store.CommitSet, lines store.LineTally, again string) error {
 	const step = "lines → files"
-	again := "export the month again: 'ratebatch export --month " + r.Month + "'"
+	if again == "" {
+		again = "export the month again: 'ratebatch export --month " + r.Month + "'"
+	}
 	if j.Bucket == nil {
 		places, err := j.Store.ReconcileExports(ctx, j.Month.Date)
 		if err != nil {

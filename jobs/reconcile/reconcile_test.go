@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ratebatch/ratebatch/exporter"
+	"github.com/ratebatch/ratebatch/exporter/bucket"
 	bucketfile "github.com/ratebatch/ratebatch/exporter/bucket/file"
 	"github.com/ratebatch/ratebatch/exporter/exporttest"
 	"github.com/ratebatch/ratebatch/jobs/reconcile"
@@ -16,6 +18,7 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/metric"
 	"github.com/ratebatch/ratebatch/ratebatch/plan"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
+	"github.com/ratebatch/ratebatch/ratebatch/store/storetest"
 )
 
 func TestMain(m *testing.M) { enginetest.Main(m) }
@@ -169,5 +172,55 @@ func TestALineOfAnotherPriceIsFoundByPricingItAgain(t *testing.T) {
 	job.Seed = 7
 	if a, b := run(), run(); step(a, "lines drawn").Right != step(b, "lines drawn").Right || step(a, "more lines").What != step(b, "more lines").What {
 		t.Errorf("one seed, two draws: %+v and %+v", a.Steps, b.Steps)
+	}
+}
+
+// The lines of a closed and exported month may be removed: what is delivered is
+// held against the commits then.
+func TestAMonthWithoutItsLinesReconcilesByItsCommits(t *testing.T) {
+	s := storetest.Fresh(t)
+	run := uuid.New()
+	hour := func(n int) time.Time { return exporttest.Hour("2026-03", n) }
+	exporttest.Insert(t, s, run, 1,
+		exporttest.Line{Scope: "alpha", Begin: hour(0), Price: "1.5"},
+		exporttest.Line{Scope: "alpha", Begin: hour(0), Resource: "vm-2", Price: "0", Bucket: "unpriced"},
+		exporttest.Line{Scope: "alpha", Begin: hour(9), Price: "2"})
+	exporttest.Commit(t, s, run, 1, "alpha", hour(0), hour(744))
+	exporttest.Close(t, s, "2026-03", 1)
+	month := ratebatch.Calendar{}.Named(hour(0))
+	b, err := bucketfile.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := exporter.Input{Store: s, Bucket: b, Month: hour(0), Now: hour(2000), Partition: exporter.Whole, RunID: uuid.New()}
+	if _, err := exporter.Run(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DropLineMonth(t.Context(), month); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []bucket.Bucket{b, nil} {
+		r, err := (&reconcile.Job{Store: s, Month: month, Period: time.Hour, Bucket: to, Reprice: 10}).Run(t.Context())
+		if err != nil || r.Err() != nil {
+			t.Fatalf("%v, %v: %+v", err, r.Err(), r.Steps)
+		}
+		for _, what := range []string{"usage rows of the commits", "lines of the commits", "lines drawn"} {
+			if got := step(r, what); got.Result != reconcile.Unknown || !strings.Contains(got.Note, "retention --lines-after") {
+				t.Errorf("%s: %+v, want a step that says why it was not checked", what, got)
+			}
+		}
+		if got := step(r, "commits that count"); got.Result != reconcile.Holds {
+			t.Errorf("the files: %+v", r.Steps)
+		}
+		if got := step(r, "money of the lines and of the manifest"); to != nil && (got.Result != reconcile.Holds || got.Left != "3.5") {
+			t.Errorf("the files' money: %+v", got)
+		}
+	}
+
+	// Nothing new can be made of the month, and the export says why.
+	in.Dataset = "statement"
+	var halt *ratebatch.HaltError
+	if _, err := exporter.Run(t.Context(), in); !errors.As(err, &halt) || !strings.Contains(halt.Hint, "the lines of 2026-03 were removed") || strings.Contains(halt.Hint, "reprocess") {
+		t.Errorf("another dataset: %v", err)
 	}
 }
