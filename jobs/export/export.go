@@ -30,6 +30,7 @@ type Options struct {
 	Mechanism exporter.Mechanism
 	Partition exporter.Partition
 	Partial   bool
+	Closed    bool // only a closed month
 
 	FocusVersion string
 	Operator     string
@@ -71,7 +72,7 @@ func (j *Job) each(ctx context.Context, run uuid.UUID, dry bool) ([]exporter.Res
 	for _, dataset := range j.Options.Datasets {
 		o := j.Options
 		result, err := exporter.Run(ctx, exporter.Input{
-			Store: j.Store, Bucket: j.Bucket, Dataset: dataset, Format: o.Format, Month: o.Month, Calendar: o.Calendar, Mechanism: o.Mechanism, Partition: o.Partition, Partial: o.Partial, DryRun: dry, Expected: j.Expected, Held: j.Held,
+			Store: j.Store, Bucket: j.Bucket, Dataset: dataset, Format: o.Format, Month: o.Month, Calendar: o.Calendar, Mechanism: o.Mechanism, Partition: o.Partition, Partial: o.Partial, OnlyClosed: o.Closed, DryRun: dry, Expected: j.Expected, Held: j.Held,
 			Now: o.Now, Grace: o.Grace, Workers: o.Workers, Version: o.Version, FocusVersion: o.FocusVersion, Operator: o.Operator, RoundTo: o.RoundTo, SignKey: o.SignKey,
 			RunID: run, Log: j.Log, Progress: j.Progress,
 		})

@@ -33,6 +33,7 @@ type exportOptions struct {
 	delivery  string
 	partition string
 	partial   bool
+	closed    bool
 	dryRun    bool
 	grace     time.Duration
 	workers   int
@@ -54,6 +55,7 @@ func (o *exportOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.partition, "partition", "", "how rows are spread over files: day, scope or none (default: day, for statements none)")
 	f.StringVar(&o.delivery, "delivery", string(exporter.Overwrite), "overwrite: the whole month in place of the delivery before; append: what is new since the delivery before, lines only")
 	f.BoolVar(&o.partial, "partial", false, "export although periods are not committed that could be; the manifest says which")
+	f.BoolVar(&o.closed, "closed", false, "export a closed month only; while it is open, write nothing and exit 75")
 	f.StringVar(&o.rate.first, "first-period", "", "where the first period of a scope without any commit begins, as for rate")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be written and write nothing")
 	f.DurationVar(&o.grace, "grace", export.DefaultGrace, "how long a delivery that was replaced stays readable")
@@ -81,7 +83,7 @@ func (o *exportOptions) options(now time.Time) (export.Options, error) {
 	if o.roundTo < 0 || o.roundTo > 18 {
 		return export.Options{}, &ratebatch.ConfigError{Err: fmt.Errorf("--round %d", o.roundTo), Hint: "use 0 to 18"}
 	}
-	return export.Options{FocusVersion: o.focusVersion, Operator: o.operator, RoundTo: o.roundTo, SignKey: key, Datasets: o.datasets, Format: o.format, Mechanism: exporter.Mechanism(o.delivery), Partition: exporter.Partition(o.partition), Partial: o.partial,
+	return export.Options{FocusVersion: o.focusVersion, Operator: o.operator, RoundTo: o.roundTo, SignKey: key, Datasets: o.datasets, Format: o.format, Mechanism: exporter.Mechanism(o.delivery), Partition: exporter.Partition(o.partition), Partial: o.partial, Closed: o.closed,
 		Grace: o.grace, Workers: o.workers, Now: now.UTC(), Version: version}, nil
 }
 
@@ -155,7 +157,8 @@ periods that were not delivered to this place yet, and the differences of lines
 that were: readers add up all append deliveries. A place keeps to one of the two.
 
 Periods that are due and not committed are refused (exit 75); --partial exports
-the rest. The manifest says up to when a month is complete.
+the rest. The manifest says up to when a month is complete. With --closed an open
+month is refused too (exit 75): nothing is delivered before it is billed from.
 
 Datasets: lines (every rated line), summary (scope, day and metric), focus
 (FOCUS Cost and Usage), statement (per project, with a printable page each).
@@ -163,6 +166,7 @@ Datasets: lines (every rated line), summary (scope, day and metric), focus
 ` + exitCodesHelp,
 		Example: `  ratebatch export --month 2026-11 --to /srv/finance
   ratebatch export --month 2026-11 --to /srv/finance --partition scope --output json
+  ratebatch export --month last --closed --to /srv/finance
   ratebatch export --month 2026-11 --to 's3://finance/rated?endpoint=https://s3.example.org' --dataset lines,focus,statement
   ratebatch export --month 2026-11 --to /srv/lake --delivery append
   ratebatch export --month 2026-11 --format arrow --to - > lines.arrows`,
@@ -177,6 +181,9 @@ Datasets: lines (every rated line), summary (scope, day and metric), focus
 				return err
 			}
 			if o.to == "-" {
+				if o.dryRun {
+					return &ratebatch.ConfigError{Err: errors.New("--to - has no dry run: the stream is all that it writes"), Hint: "name a folder, or leave --dry-run out"}
+				}
 				return p.withStore(cmd.Context(), func(ctx context.Context, s *store.Store) error {
 					if err := o.setMonth(ctx, p, s, &options); err != nil {
 						return err
@@ -331,7 +338,7 @@ func (p *program) exportStream(ctx context.Context, s *store.Store, o export.Opt
 	if err != nil {
 		return err
 	}
-	result, err := exporter.Stream(ctx, exporter.Input{Store: s, Dataset: o.Datasets[0], Month: o.Month, Calendar: b.Calendar, Partial: o.Partial, Expected: expected, Now: o.Now, Log: p.log,
+	result, err := exporter.Stream(ctx, exporter.Input{Store: s, Dataset: o.Datasets[0], Month: o.Month, Calendar: b.Calendar, Partial: o.Partial, OnlyClosed: o.Closed, Expected: expected, Now: o.Now, Log: p.log,
 		FocusVersion: o.FocusVersion, Operator: o.Operator, RoundTo: o.RoundTo}, p.stdout)
 	if err == nil {
 		p.log.InfoContext(ctx, "streamed", "dataset", result.Dataset, "month", result.Month, "rows", result.Rows, "commits", result.Commits,

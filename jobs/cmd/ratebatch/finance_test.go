@@ -113,6 +113,17 @@ func TestFinance(t *testing.T) {
 		t.Errorf("schema: %v (%v)", schema, err)
 	}
 
+	// Who wants the closed month gets nothing before.
+	bills := filepath.Join(dir, "bills")
+	for _, args := range [][]string{{"--to", bills}, {"--to", bills, "--dry-run"}, {"--to", "-", "--format", "arrow"}} {
+		if out, code := command(append([]string{"export", "--month", "2026-03", "--closed"}, args...)...); code != ratebatch.ExitTryAgain || !strings.Contains(out, "ratebatch close --month 2026-03") {
+			t.Errorf("export --closed %q of an open month: exit code %d: %s", args, code, out)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(bills, "v1")); !os.IsNotExist(err) {
+		t.Errorf("an open month was exported: %v", err)
+	}
+
 	// Append deliveries go to a place of their own.
 	lake := filepath.Join(dir, "lake")
 	if out := must("export", "--month", "2026-03", "--to", lake, "--delivery", "append"); !strings.Contains(out, "append delivery 1 adds") {
@@ -186,6 +197,7 @@ func TestFinance(t *testing.T) {
 		"no folder to reconcile":   {"reconcile", "--month", "2026-03", "--files", filepath.Join(dir, "nosuch")},
 		"sums to append":           {"export", "--month", "2026-03", "--to", lake, "--delivery", "append", "--dataset", "summary"},
 		"two mechanisms":           {"export", "--month", "2026-03", "--to", to, "--delivery", "append"},
+		"a dry run to a pipe":      {"export", "--month", "2026-03", "--to", "-", "--format", "arrow", "--dry-run"},
 		"append to a pipe":         {"export", "--month", "2026-03", "--to", "-", "--format", "arrow", "--delivery", "append"},
 		"a version FOCUS has not":  {"focus", "check", files[0], "--focus-version", "0.9"},
 		"reconcile without month":  {"reconcile"},
