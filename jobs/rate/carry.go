@@ -113,10 +113,12 @@ func (j *Job) settleCarries(ctx context.Context, plan *Plan, result *Result, sco
 		if len(mine) == 0 {
 			result.carries = append(carriesLost(lost), gone...)
 			// The look is noted only when nothing is left to do: a run that dies before
-			// is made up for by the next, and other shards find what is theirs. What lost
-			// its usage is left as it is: a run can do nothing about it. What is held
+			// is made up for by the next, and other shards find what is theirs. What is held
 			// is for the correction that was cut, which would not find it after a look.
-			if len(changed) > 0 || held > 0 {
+			// What lost its usage keeps its lines and is named by every run until its usage
+			// is there again or it is reset: after a look nobody would know of it, and a
+			// close would freeze a minimum, a cap or a tier that is wrong.
+			if len(changed) > 0 || held > 0 || len(lost) > 0 {
 				return nil
 			}
 			return j.Store.NoteCarryLook(ctx, look.now, look.scopes, look.changed)

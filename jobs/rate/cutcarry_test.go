@@ -1,6 +1,8 @@
 package rate_test
 
 import (
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -8,9 +10,19 @@ import (
 
 	"github.com/shopspring/decimal"
 
+	"github.com/ratebatch/ratebatch/jobs/rate"
 	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
+
+// looks counts the looks at what commits changed behind them.
+func looks(t testing.TB, s *store.Store) (n uint64) {
+	t.Helper()
+	if err := s.Conn().QueryRow(t.Context(), "SELECT count() FROM carry_looks").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
 
 // A correction of a closed month that is cut between its commits and the look at
 // what they changed is found half done by the runs that nobody asked for one, and
@@ -33,15 +45,8 @@ func TestACutCorrectionOfAClosedMonthIsGoneOnWith(t *testing.T) {
 		}
 	}
 	unsettled(2)
-	looks := func() (n uint64) {
-		t.Helper()
-		if err := s.Conn().QueryRow(t.Context(), "SELECT count() FROM carry_looks").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	before := looks() // ten minutes after one that is noted, what came before it is not looked at again
-	for range 2 {     // hours go by
+	before := looks(t, s) // ten minutes after one that is noted, what came before it is not looked at again
+	for range 2 {         // hours go by
 		result, err := run(t.Context(), s, o)
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +56,7 @@ func TestACutCorrectionOfAClosedMonthIsGoneOnWith(t *testing.T) {
 		}
 	}
 	unsettled(2)
-	if after := looks(); after != before {
+	if after := looks(t, s); after != before {
 		t.Errorf("%d looks were noted over what they left", after-before)
 	}
 
@@ -71,6 +76,70 @@ func TestACutCorrectionOfAClosedMonthIsGoneOnWith(t *testing.T) {
 	// 9 of the first hour at 2, 1 at 2 and 3 at 1 of the second, then 4 at 1 each.
 	if want := "18 4 4 5"; strings.Join(slices.Sorted(slices.Values(strings.Fields(is))), " ") != want {
 		t.Errorf("the hours come to %s, want %s", is, want)
+	}
+}
+
+// A month's last period that lost usage cannot be rated again, and its cap is wrong
+// once the month comes to more: every run says so, hours later too, and the month is
+// not settled until its usage is back.
+func TestACapThatLostItsUsageKeepsTheMonthUnsettled(t *testing.T) {
+	s := withTraffic(t)
+	applyPlan(t, s, "currency: EUR\nservices: [{name: traffic, mappings: [{type: flat, cost: 1}]}]\ncharges: [{kind: cap, amount: 100}]\n", time.Unix(0, 0))
+	early, last := at("2026-11-20T00:00:00Z"), at("2026-11-30T23:00:00Z")
+	lost := flow{last, "one", "s0", "b", "", decimal.New(1, 0)}
+	sendTraffic(t, s, []flow{{early, "one", "s0", "a", "", decimal.New(120, 0)}, {last, "one", "s0", "a", "", decimal.New(9, 0)}, lost})
+	o := options("2026-12-01T06:00:01Z")
+	if _, err := run(t.Context(), s, o); err != nil {
+		t.Fatal(err)
+	}
+	before := looks(t, s)
+	exec(t, s, "DELETE FROM traffic WHERE id = 'b'")
+	sendTraffic(t, s, []flow{{early, "one", "s0", "late", "", decimal.New(20, 0)}})
+	halted := func(what string, err error) {
+		t.Helper()
+		if ratebatch.ExitCode(err) != ratebatch.ExitHalted || !strings.Contains(fmt.Sprint(err), "fewer usage rows than were committed") {
+			t.Errorf("%s: %v (exit %d), want exit %d for the period that lost usage", what, err, ratebatch.ExitCode(err), ratebatch.ExitHalted)
+		}
+	}
+	_, err := again(t.Context(), s, o, "s0", early, early.Add(time.Hour))
+	halted("the correction", err)
+	if after := looks(t, s); after != before {
+		t.Errorf("%d looks were noted over the period that lost usage", after-before)
+	}
+	// Hours go by: a look goes back by ten minutes.
+	exec(t, s, "ALTER TABLE period_commits UPDATE committed_at = committed_at - INTERVAL 20 MINUTE, usage_read_at = usage_read_at - INTERVAL 20 MINUTE WHERE 1 SETTINGS mutations_sync = 2")
+	var looked time.Time
+	if err := s.Conn().QueryRow(t.Context(), "SELECT max(looked_at) - INTERVAL 20 MINUTE FROM carry_looks").Scan(&looked); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, s, "TRUNCATE TABLE carry_looks")
+	if err := s.NoteCarryLook(t.Context(), looked, 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, hour := range []string{"the next hour", "the hour after"} {
+		_, err := run(t.Context(), s, o)
+		halted(hour, err)
+	}
+	job := &rate.Job{Store: s, Log: slog.New(slog.DiscardHandler), Options: o}
+	unsettled := func(want int) {
+		t.Helper()
+		month := ratebatch.Calendar{}.Named(at("2026-11-01T00:00:00Z"))
+		if got, err := job.Unsettled(t.Context(), month); err != nil || got != want {
+			t.Errorf("%d periods are unsettled, %v; want %d: a close would freeze 120 for a cap of 100", got, err, want)
+		}
+	}
+	unsettled(1)
+	sendTraffic(t, s, []flow{lost})
+	if _, err := run(t.Context(), s, o); err != nil {
+		t.Fatal(err)
+	}
+	unsettled(0)
+	var total string
+	if err := s.Conn().QueryRow(t.Context(), "SELECT toString(sum(price)) FROM rated").Scan(&total); err != nil {
+		t.Fatal(err)
+	}
+	if total != "100" {
+		t.Errorf("the month comes to %s, want its cap of 100", total)
 	}
 }
 
