@@ -246,6 +246,7 @@ type carryCheck struct {
 	month   time.Time
 	used    map[string]decimal.Decimal // by account
 	charged map[string]decimal.Decimal // by currency
+	usages  uint64                     // usage rows
 	scopes  uint64
 	changed []store.DueWindow
 	doubts  []doubt // of periods that are not in changed
@@ -269,8 +270,10 @@ func (c *carryCheck) visit(x store.CarryState) {
 	if x.Scope != c.scope || !x.Month.Equal(c.month) {
 		c.scope, c.month = x.Scope, x.Month
 		c.used, c.charged = map[string]decimal.Decimal{}, map[string]decimal.Decimal{}
+		c.usages = 0
 		c.scopes++
 	}
+	c.usages += x.UsageRows
 	p := c.tiered[x.PlanDigest]
 	window := store.DueWindow{Scope: x.Scope, First: x.Begin, Until: x.End}
 	differs := false
@@ -283,7 +286,7 @@ func (c *carryCheck) visit(x store.CarryState) {
 			break
 		}
 		if account == chargedAccount {
-			differs = differs || p.chargesDiffer(x, was, c.charged[x.Currency])
+			differs = differs || p.chargesDiffer(x, was, c.charged[x.Currency], c.usages > 0)
 			continue
 		}
 		is := c.used[account]
@@ -317,10 +320,11 @@ func (c *carryCheck) visit(x store.CarryState) {
 }
 
 // lacksCharge says whether the commit is of a month's last period and was made
-// before the month's money was looked at, as when the length of a period changed.
+// before the month's money was looked at, as when the length of a period changed, or
+// when the month had no usage yet.
 func (c *carryCheck) lacksCharge(p *tieredPlan, x store.CarryState) bool {
 	_, has := x.CarryIn[chargedAccount]
-	if has || !c.calendar.Named(c.month).To.Equal(x.End) {
+	if has || c.usages == 0 || !c.calendar.Named(c.month).To.Equal(x.End) {
 		return false
 	}
 	return !closing(monthCharges(p.plan, x.Begin), x.Scope, c.charged[x.Currency].Add(x.Total)).IsZero()
@@ -433,9 +437,14 @@ func (d *doubt) draws(l *store.FoundLine) bool {
 }
 
 // chargesDiffer says whether a month's minimum or cap comes to another amount
-// when the month came to another before its last period.
-func (p *tieredPlan) chargesDiffer(x store.CarryState, was, is decimal.Decimal) bool {
+// when the month came to another before its last period, or to none when the month
+// has no usage any more.
+func (p *tieredPlan) chargesDiffer(x store.CarryState, was, is decimal.Decimal, used bool) bool {
 	own := x.Used[chargedAccount]
 	m := monthCharges(p.plan, x.Begin)
-	return !closing(m, x.Scope, was.Add(own)).Equal(closing(m, x.Scope, is.Add(own)))
+	now := decimal.Zero
+	if used {
+		now = closing(m, x.Scope, is.Add(own))
+	}
+	return !closing(m, x.Scope, was.Add(own)).Equal(now)
 }

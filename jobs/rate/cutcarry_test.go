@@ -31,12 +31,7 @@ func TestACutCorrectionOfAClosedMonthIsGoneOnWith(t *testing.T) {
 	s := withTraffic(t)
 	o, _ := fourHours(t, s)
 	month := ratebatch.Calendar{}.Named(at("2026-11-01T00:00:00Z"))
-	if err := s.FreezeMonth(t.Context(), month, 1, "", "test"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.PutMonthClose(t.Context(), month, store.MonthChange{Closed: 1, Kind: "close"}, nil); err != nil {
-		t.Fatal(err)
-	}
+	closeMonth(t, s, "2026-11-01T00:00:00Z")
 	_, goOn, job := cutCorrection(t, s, o)
 	unsettled := func(want int) {
 		t.Helper()

@@ -110,8 +110,8 @@ type MonthCharges struct {
 	Others          []string // scopes of which the contrary holds
 }
 
-// InsertCharges works out what a month came to, for the scopes whose last period
-// of it the attempt rates, and adds the lines of its minimum and cap.
+// InsertCharges works out what a month came to, for the scopes with usage in it whose
+// last period of it the attempt rates, and adds the lines of its minimum and cap.
 func (s *Store) InsertCharges(ctx context.Context, p Pass, m MonthCharges, charged, lines string) error {
 	params := Params{"month_from": m.MonthFrom, "last": m.Last, "currency": m.Currency, "boundaries": m.Boundaries, "currencies": m.Currencies, "priced": m.Priced, "others": m.Others}
 	if err := s.conn.Exec(p.bind(ctx, charged, params), SQL("insert_pass_charges")); err != nil {
@@ -151,6 +151,7 @@ type CarryState struct {
 	Currency      string
 	CarryIn, Used map[string]decimal.Decimal // by account
 	Total         decimal.Decimal
+	UsageRows     uint64
 }
 
 // CarrySince says from when on commits have to be looked at, and the server's
@@ -165,7 +166,7 @@ func (s *Store) CarrySince(ctx context.Context) (since, now time.Time, err error
 func (s *Store) CarryStates(ctx context.Context, since time.Time, zone string, visit func(CarryState)) error {
 	return s.each(WithParams(ctx, Params{"since": since, "zone": zone}), "carry_state", SQL("carry_state"), func(rows driver.Rows) error {
 		var c CarryState
-		err := rows.Scan(&c.Scope, &c.Month, &c.Begin, &c.End, &c.PlanDigest, &c.Currency, &c.CarryIn, &c.Used, &c.Total)
+		err := rows.Scan(&c.Scope, &c.Month, &c.Begin, &c.End, &c.PlanDigest, &c.Currency, &c.CarryIn, &c.Used, &c.Total, &c.UsageRows)
 		c.Month, c.Begin, c.End = c.Month.UTC(), c.Begin.UTC(), c.End.UTC()
 		if err == nil {
 			visit(c)

@@ -18,12 +18,12 @@ WITH
         WHERE p.begin >= (SELECT toDateTime(min(month), 'UTC') - INTERVAL 1 DAY FROM fresh)
           AND (p.begin > (SELECT min(first_begin) FROM fresh) OR p.committed_at >= (SELECT min(read_at) FROM fresh))
           AND (length(f.attempts) > 1 OR NOT has(f.attempts, p.run_id) AND (p.begin > f.first_begin OR p.begin < f.last_begin AND p.committed_at >= f.read_at)))
-SELECT scope, month, begin, until, digest, currency, of_carry_in, of_used, total
+SELECT scope, month, begin, until, digest, currency, of_carry_in, of_used, total, of_usages
 FROM (
     SELECT k.scope AS scope, k.begin AS begin, toStartOfMonth(k.begin, {zone:String}) AS month, argMax(k.end, k.rank) AS until,
            argMax(toString(k.plan_digest), k.rank) AS digest, argMax(toString(k.currency), k.rank) AS currency, argMax(k.kind, k.rank) AS of_kind,
            CAST(argMax(k.carry_in, k.rank), 'Map(String, Decimal(38, 18))') AS of_carry_in, CAST(argMax(k.used, k.rank), 'Map(String, Decimal(38, 18))') AS of_used,
-           argMax(k.total, k.rank) AS total
+           argMax(k.total, k.rank) AS total, toUInt64(argMax(k.usage_rows, k.rank)) AS of_usages
     FROM period_commits AS k
     WHERE k.begin >= (SELECT toDateTime(min(month), 'UTC') - INTERVAL 1 DAY FROM fresh) AND (k.scope, toStartOfMonth(k.begin, {zone:String})) IN (suspects)
       AND k.run_id NOT IN (SELECT run_id FROM void_attempts)
