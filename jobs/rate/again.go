@@ -49,8 +49,9 @@ func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
 		byScope[w.Scope] = w
 	}
 	known := map[string]bool{}
-	for _, u := range x.usages {
-		known[u.Scope] = true
+	used := earliest(x.usages)
+	for scope := range used {
+		known[scope] = true
 	}
 	for _, c := range x.commits {
 		known[c.Scope] = true
@@ -84,6 +85,11 @@ func (j *Job) PlanAgain(ctx context.Context, again Again) (*Plan, Held, error) {
 			held.Vanished = append(held.Vanished, name)
 			continue
 		case !ok:
+			// None of its periods is ready yet. Nothing but this schedule comes back to
+			// them where the month is closed.
+			if usage, has := used[name]; has && j.Options.First.begin(usage, j.Options).Before(again.To) {
+				held.Until = ratebatch.Earlier(held.Until, again.From)
+			}
 			continue
 		}
 		if w.Until.Before(held.Until) {

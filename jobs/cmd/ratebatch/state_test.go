@@ -249,6 +249,35 @@ func TestReprocessWaitsForDisabledScopesAndEndsForVanishedOnes(t *testing.T) {
 	}
 }
 
+// A scope whose region is complete up to its first usage at most has no period that is ready.
+// Its schedule waits, also in a closed month, where nothing else comes back to it.
+func TestReprocessWaitsForTheRegionOfAScope(t *testing.T) {
+	b := newBilled(t)
+	b.rate()
+	b.sql(`INSERT INTO instance_metrics_hourly (bucket, region, instance_uuid, project_id, flavor_name, vcpus, instance_name, samples, samples_ended, covered_seconds, memory_actual_byte_seconds)
+		VALUES ('2026-11-30 21:00:00', 'two', '00000000-0000-0000-0000-000000000002', 'gamma', 'm1', 1, 'far', 60, 60, 3600, 0)`)
+	b.must("watermark", "--region", "two", "--until", "2026-11-01T00:00:00Z")
+	b.must("scopes", "load", b.file("scopes.csv", "listed,Nothing yet,Default\n"))
+	whole := []string{"--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T00:00:00Z", "--reason", "x", "--now", at}
+	out := b.must(append([]string{"backfill", "--scope", "gamma"}, whole...)...)
+	if !strings.Contains(out, ": pending, rated 0 periods again") || !strings.Contains(out, "waits: periods from 2026-11-30T20:00:00Z are not ready") || !strings.Contains(out, "input of region two is complete up to 2026-11-01T00:00:00Z only") {
+		t.Errorf("backfill of a scope that waits:\n%s", out)
+	}
+	if list := b.must("reprocess", "list"); !strings.Contains(list, "pending") || !strings.Contains(list, " 0% ") {
+		t.Errorf("list:\n%s", list)
+	}
+	// One that was listed and never had usage has nothing to wait for.
+	if out := b.must(append([]string{"backfill", "--scope", "listed"}, whole...)...); !strings.Contains(out, ": done, rated 0 periods again") {
+		t.Errorf("backfill of a scope without usage:\n%s", out)
+	}
+	b.must("watermark", "--region", "two", "--until", "2026-12-01T02:00:00Z")
+	b.must("reprocess", "run", "--now", at)
+	b.owe("alpha 6, beta 3, gamma 1")
+	if out := b.must("reprocess", "run", "--now", at); !strings.Contains(out, "no schedule is pending") {
+		t.Errorf("second run: %s", out)
+	}
+}
+
 func TestClosedMonthsAreFrozen(t *testing.T) {
 	b := newBilled(t)
 	november := []string{"close", "--month", "2026-11", "--now", at, "--first-period", "usage"}
