@@ -323,11 +323,12 @@ func (j *Job) changed(p *Plan) error {
 }
 
 // Reopen makes a closed month open again; what it consisted of stays on record.
-// It refuses while a month that was closed after it is closed: that one may have
-// billed corrections of this month, or those that are left after this month
-// took its part, and what this month bills from now on would come on top of
-// them or get lost. So closes are taken back like plates from a stack, whatever
-// order they were made in.
+// It refuses a month whose lines were removed: without them it could not be closed
+// again, nor any month after it. And it refuses while a month that was closed after
+// it is closed: that one may have billed corrections of this month, or those that
+// are left after this month took its part, and what this month bills from now on
+// would come on top of them or get lost. So closes are taken back like plates from
+// a stack, whatever order they were made in.
 func (j *Job) Reopen(ctx context.Context, month ratebatch.Month, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return &ratebatch.ConfigError{Err: errors.New("--reason is missing: it is kept with the month")}
@@ -344,6 +345,14 @@ func (j *Job) Reopen(ctx context.Context, month ratebatch.Month, reason string) 
 		return &ratebatch.ConfigError{Err: fmt.Errorf("month %s is not closed", month), Hint: "list the closes with 'ratebatch close --list'"}
 	}
 	own := closed[i]
+	removed, err := j.Store.LinesRemoved(ctx, month, own.Closed)
+	if err != nil {
+		return err
+	}
+	if removed {
+		return &ratebatch.HaltError{Err: fmt.Errorf("month %s cannot be opened: its lines were removed by 'ratebatch retention --lines-after', so it could not be closed again", month),
+			Hint: "bill the difference by hand"}
+	}
 	later := slices.DeleteFunc(closed, func(c store.ClosedMonth) bool { return !c.ClosedAt.After(own.ClosedAt) })
 	slices.SortFunc(later, func(a, b store.ClosedMonth) int { return b.ClosedAt.Compare(a.ClosedAt) })
 	if len(later) > 0 {

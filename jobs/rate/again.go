@@ -147,15 +147,11 @@ func (j *Job) checkBilled(ctx context.Context, again Again) error {
 		if !m.From.Before(again.To) || !again.From.Before(m.To) {
 			continue
 		}
-		there, err := j.Store.AnyLine(ctx, m.From, m.To)
+		removed, err := j.Store.LinesRemoved(ctx, m, c.Closed)
 		if err != nil {
 			return err
 		}
-		frozen, err := j.Store.FrozenTotals(ctx, m, c.Closed)
-		if err != nil {
-			return err
-		}
-		if billed := slices.ContainsFunc(frozen, func(t store.MonthTotal) bool { return t.Lines > 0 }); billed && !there {
+		if removed {
 			return &ratebatch.HaltError{Err: fmt.Errorf("month %s is closed and its lines were removed by 'ratebatch retention --lines-after': a correction could not be told from what was billed", m),
 				Hint: "bill the difference by hand"}
 		}

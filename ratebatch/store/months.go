@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,6 +104,18 @@ func (s *Store) AnyLine(ctx context.Context, from, to time.Time) (bool, error) {
 	var there bool
 	err := s.Row(ctx, "any_line", Params{"from": from, "to": to}, &there)
 	return there, err
+}
+
+// LinesRemoved says whether the lines that a close of a month froze were removed
+// ('ratebatch retention --lines-after'): what was billed is known by its totals alone
+// then. closed is the number of the close that counts.
+func (s *Store) LinesRemoved(ctx context.Context, month ratebatch.Month, closed uint32) (bool, error) {
+	there, err := s.AnyLine(ctx, month.From, month.To)
+	if err != nil || there {
+		return false, err
+	}
+	frozen, err := s.FrozenTotals(ctx, month, closed)
+	return slices.ContainsFunc(frozen, func(t MonthTotal) bool { return t.Lines > 0 }), err
 }
 
 // LineTotals sums the lines of a month's current commits, from the lines.

@@ -163,8 +163,10 @@ func newReopenCmd(p *program) *cobra.Command {
 		Short: "Open a closed month again; what it consisted of stays on record",
 		Long: `Reopen makes a month open again, so that its periods can be reset and its files
 replaced. It refuses (exit 20) while a month that was closed after it is closed:
-corrections of this one may be billed there. To change what a closed month costs
-no month has to be opened: what is rated again is billed as a correction.
+corrections of this one may be billed there, and a month whose lines were removed
+by 'ratebatch retention --lines-after', for it could not be closed again. To change
+what a closed month costs no month has to be opened: what is rated again is billed
+as a correction.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch reopen --month 2026-11 --reason "ticket 901"`,
