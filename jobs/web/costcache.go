@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -63,6 +64,14 @@ func (c *costCache) read(ctx context.Context, s *store.Store, calendar ratebatch
 	states, err := dayStates(ctx, s, calendar, closed, from, to)
 	if err != nil {
 		return nil, err
+	}
+	// Kept sums of a month whose lines are gone are shown no more than read ones: who
+	// asks another server, or this one after a restart, gets the same answer.
+	for _, part := range months(calendar, from, to) {
+		month := calendar.MonthAt(part.Begin)
+		if err := linesRemoved(ctx, s, month, closed[month.Date].Number); err != nil {
+			return nil, err
+		}
 	}
 	var out []daySums
 	for _, day := range days(calendar, from, to) {
@@ -265,9 +274,44 @@ func readDay(ctx context.Context, s *store.Store, w store.CostWindow) (cells []c
 			return cells, until, nil
 		}
 		if try == 2 {
-			return nil, until, stateDiffers(w, differs)
+			return nil, until, linesDiffer(ctx, s, w, differs)
 		}
 	}
+}
+
+// linesDiffer says why lines of a scope, of some scope if it is empty, are not those
+// of its commits: they were removed with their month, or nobody knows.
+func linesDiffer(ctx context.Context, s *store.Store, w store.CostWindow, scope string) error {
+	b, err := readBilling(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := linesRemoved(ctx, s, b.Calendar.MonthAt(w.From), w.Closed); err != nil {
+		return err
+	}
+	return stateDiffers(w, scope)
+}
+
+// linesRemoved says that a closed month has no lines any more to show figures of.
+// closed is the number of its close; 0 is an open month, of which none are removed.
+func linesRemoved(ctx context.Context, s *store.Store, month ratebatch.Month, closed uint32) error {
+	if closed == 0 {
+		return nil
+	}
+	removed, err := s.LinesRemoved(ctx, month, closed)
+	if err != nil || !removed {
+		return err
+	}
+	return &apiError{status: http.StatusNotFound, code: codeLinesRemoved, message: fmt.Sprintf("the lines of month %s were removed by 'ratebatch retention --lines-after'", month),
+		hint: "its exports have them, and 'ratebatch close --list' its totals"}
+}
+
+const codeLinesRemoved = "lines_removed"
+
+// isLinesRemoved says whether an error is that of linesRemoved.
+func isLinesRemoved(err error) bool {
+	var e *apiError
+	return errors.As(err, &e) && e.code == codeLinesRemoved
 }
 
 // stateDiffers says that lines of a scope, of some scope if it is empty, are not

@@ -224,11 +224,13 @@ func (s *Server) costTable(ctx context.Context, c *call) (any, error) {
 	if compared != "none" {
 		before := previousWindow(b.Calendar, w, compared == "to_date", c.now)
 		list, err := s.costs.read(ctx, c.store, b.Calendar, before.from, before.to)
-		if err != nil {
+		if err != nil && !isLinesRemoved(err) {
 			return nil, err
 		}
-		out.Previous = &timeSpan{before.from, before.to}
-		sums.compare(addDays(list, g, keep, nextMonth(zone)), w.from, out.RatedUntil, zone)
+		if err == nil { // else there is nothing to compare with any more
+			out.Previous = &timeSpan{before.from, before.to}
+			sums.compare(addDays(list, g, keep, nextMonth(zone)), w.from, out.RatedUntil, zone)
+		}
 	}
 	names, err := projectNames(ctx, c.store)
 	if err != nil {
@@ -477,7 +479,7 @@ func agrees(ctx context.Context, st *store.Store, w store.CostWindow, scope stri
 			return err
 		}
 	}
-	return stateDiffers(w, scope)
+	return linesDiffer(ctx, st, w, scope)
 }
 
 // scopesOf are the projects that an instance belonged to.

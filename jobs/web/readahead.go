@@ -269,7 +269,7 @@ func pricesOf(ctx context.Context, st *store.Store, w store.CostWindow, commits 
 			return list, nil
 		}
 		if try == 2 {
-			return nil, stateDiffers(w, "")
+			return nil, linesDiffer(ctx, st, w, "")
 		}
 		if commits, err = st.CostCommits(ctx, w); err != nil {
 			return nil, err

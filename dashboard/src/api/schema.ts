@@ -201,7 +201,8 @@ export interface paths {
         /**
          * Costs per project, metric, day and month, beside those of the month before.
          * @description Without `month`, `begin` and `end`: the current month. Every figure is compared with the commits of its periods
-         *     before it is given; a difference is an error (code `state_differs`) and never a figure.
+         *     before it is given; a difference is an error (code `state_differs`) and never a figure. A closed month whose
+         *     lines `ratebatch retention --lines-after` removed is 404 (code `lines_removed`).
          */
         get: operations["costs"];
         put?: never;
@@ -480,7 +481,7 @@ export interface components {
         Error: {
             error: {
                 /** @enum {string} */
-                code: "bad_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "changed" | "too_large" | "rate_limited" | "timeout" | "unavailable" | "not_migrated" | "state_differs" | "internal";
+                code: "bad_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "changed" | "too_large" | "rate_limited" | "timeout" | "unavailable" | "not_migrated" | "state_differs" | "lines_removed" | "internal";
                 message: string;
                 hint?: string;
             };
@@ -1372,7 +1373,7 @@ export interface operations {
                 group?: string;
                 project?: components["parameters"]["project"];
                 metric?: components["parameters"]["metric"];
-                /** @description with what `previous` compares; month is the whole month before, to_date the same part of it */
+                /** @description with what `previous` compares; month is the whole month before, to_date the same part of it; `previous` is null where the lines of that month were removed */
                 compare?: "none" | "month" | "to_date";
                 /** @description group is by the group's own values, ascending */
                 order?: "price" | "group" | "difference";
