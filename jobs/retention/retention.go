@@ -58,6 +58,9 @@ type Job struct {
 	Log      *slog.Logger
 	Options  Options
 	Calendar ratebatch.Calendar // of the months whose lines go
+	// Alone runs something while no other job can correct or open a closed month; an
+	// ErrLeaseHeld says that one does. nil: there is no other job.
+	Alone func(ctx context.Context, do func(context.Context) error) error
 }
 
 // Plan is what would be removed.
@@ -67,7 +70,7 @@ type Plan struct {
 	VoidLines    uint64           `json:"void_lines"`
 	Superseded   store.Superseded `json:"superseded"`
 	JobRuns      uint64           `json:"job_runs"`
-	Months       []string         `json:"months,omitempty"`  // whose lines go
+	Months       []string         `json:"months,omitempty"`  // whose lines go; after Run, whose lines went
 	Refused      []string         `json:"refused,omitempty"` // months that are old enough, and why they stay
 	// GivenUp are places that lack deliveries which the months' lines are needed
 	// for, and that got none for so long that they are not waited for.
@@ -160,6 +163,49 @@ func (j *Job) planMonths(ctx context.Context, p *Plan) error {
 	return nil
 }
 
+// dropAlone removes the lines of the plan's months, or of none while another job
+// may correct or open one: then it gives what keeps it from that, for the end of a
+// run that does everything else.
+func (j *Job) dropAlone(ctx context.Context, p *Plan) (busy, err error) {
+	months := p.months
+	p.Months, p.months = nil, nil
+	if len(months) == 0 {
+		return nil, nil
+	}
+	drop := func(ctx context.Context) error { return j.dropMonths(ctx, p, months) }
+	if j.Alone == nil {
+		return nil, drop(ctx)
+	}
+	if err = j.Alone(ctx, drop); errors.Is(err, ratebatch.ErrLeaseHeld) {
+		return err, nil
+	}
+	return nil, err
+}
+
+// dropMonths removes the lines of months that were planned. All is looked at once
+// more: one that was opened or corrected since the plan was made, which may be hours
+// ago, would lose the lines that are billed next.
+func (j *Job) dropMonths(ctx context.Context, p *Plan, planned []ratebatch.Month) error {
+	var now Plan
+	if err := j.planMonths(ctx, &now); err != nil {
+		return err
+	}
+	p.Refused, p.GivenUp = now.Refused, now.GivenUp
+	for _, month := range now.months {
+		if !slices.ContainsFunc(planned, func(m ratebatch.Month) bool { return m.Date.Equal(month.Date) }) {
+			continue // it became old enough meanwhile: the next run's
+		}
+		if err := j.Store.DropLineMonth(ctx, month); err != nil {
+			return err
+		}
+		p.Months = append(p.Months, month.String())
+	}
+	for _, place := range p.GivenUp {
+		j.Log.WarnContext(ctx, "not waiting for a place that was given up", "place", place)
+	}
+	return nil
+}
+
 // voidAtOnce bounds the list of attempts in one statement.
 const voidAtOnce = 500
 
@@ -185,13 +231,9 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID) error {
 			return err
 		}
 	}
-	for _, place := range p.GivenUp {
-		j.Log.WarnContext(ctx, "not waiting for a place that was given up", "place", place)
-	}
-	for _, m := range p.months {
-		if err := j.Store.DropLineMonth(ctx, m); err != nil {
-			return err
-		}
+	busy, err := j.dropAlone(ctx, p)
+	if err != nil {
+		return err
 	}
 	if p.JobRuns > 0 {
 		if err := j.Store.DeleteJobRuns(ctx, o.Now.Add(-o.Runs)); err != nil {
@@ -201,10 +243,11 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID) error {
 	if err := j.notePlainMonths(ctx); err != nil {
 		return err
 	}
-	if len(p.Refused) > 0 {
-		return &ratebatch.HaltError{Err: fmt.Errorf("lines old enough to go were kept: %s", strings.Join(p.Refused, "; ")), Hint: "close the months and export them where they lack, every dataset; everything else was removed"}
+	if len(p.Refused) == 0 {
+		return busy
 	}
-	return nil
+	refused := &ratebatch.HaltError{Err: fmt.Errorf("lines old enough to go were kept: %s", strings.Join(p.Refused, "; ")), Hint: "close the months and export them where they lack, every dataset; everything else was removed"}
+	return errors.Join(busy, refused)
 }
 
 // notePlainMonths looks which months hold nothing but lines that count, now

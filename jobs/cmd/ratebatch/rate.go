@@ -262,15 +262,7 @@ func (p *program) underLease(ctx context.Context, s *store.Store, job, lease str
 		return err
 	}
 	counts, err := func() (map[string]string, error) {
-		acquire := jobs.Acquire
-		if jo.wait {
-			acquire = jobs.AcquireWait
-		}
-		held, err := acquire(ctx, s, p.log, lease, run.ID)
-		if errors.Is(err, ratebatch.ErrLeaseHeld) && job != lease {
-			// Whoever holds it does not do this job's work, so it is to be done later.
-			return nil, &ratebatch.TryAgainError{Err: err, Hint: "run it again when that has ended, or with --wait"}
-		}
+		held, err := p.acquire(ctx, s, job, lease, jo, run.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -284,6 +276,20 @@ func (p *program) underLease(ctx context.Context, s *store.Store, job, lease str
 		p.log.WarnContext(ctx, "run log", jobs.KeyRunID, run.ID, "error", endErr)
 	}
 	return err
+}
+
+// acquire claims a lease for a job's run.
+func (p *program) acquire(ctx context.Context, s *store.Store, job, lease string, jo jobOptions, run uuid.UUID) (*jobs.Lease, error) {
+	acquire := jobs.Acquire
+	if jo.wait {
+		acquire = jobs.AcquireWait
+	}
+	held, err := acquire(ctx, s, p.log, lease, run)
+	if errors.Is(err, ratebatch.ErrLeaseHeld) && job != lease {
+		// Whoever holds it does not do this job's work, so it is to be done later.
+		return nil, &ratebatch.TryAgainError{Err: err, Hint: "run it again when that has ended, or with --wait"}
+	}
+	return held, err
 }
 
 // release gives a run's lease back; one that cannot be given back runs out.

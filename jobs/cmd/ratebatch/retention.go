@@ -25,10 +25,11 @@ so that a stalled run that wakes up commits nothing), the revisions that another
 took the place of, rows of the run log and, with --lines-after, the lines of months
 long past. What counts is removed only with --lines-after, and then only of months
 that are closed and were exported since, to every place that gets them, as was every
-month that bills corrections of them (exit 20 names the others and the places). A
-place that got nothing for --lines-after, and for 92 days at least, is not waited
-for; the output names it. Tiers and raw samples have TTLs of their own: 'ratebatch
-migrate --retention …'.
+month that bills corrections of them (exit 20 names the others and the places), and
+while no rate, reprocess, backfill, close or reopen runs (exit 75; everything else is
+removed). A place that got nothing for --lines-after, and for 92 days at least, is
+not waited for; the output names it. Tiers and raw samples have TTLs of their own:
+'ratebatch migrate --retention …'.
 
 ` + exitCodesHelp,
 		Example: "  ratebatch retention --dry-run\n  ratebatch retention --superseded-after 960h --lines-after 17520h",
@@ -74,6 +75,15 @@ func (p *program) retention(ctx context.Context, job *retention.Job, jo jobOptio
 	}
 	var plan *retention.Plan
 	err := p.underLease(ctx, job.Store, "retention", "retention", jo, func(ctx context.Context, run *jobs.Run) (map[string]string, error) {
+		job.Alone = func(ctx context.Context, do func(context.Context) error) error {
+			// It is what reprocess, backfill and reopen hold; shards rate no closed month.
+			held, err := p.acquire(ctx, job.Store, "retention", "rate", jo, run.ID)
+			if err != nil {
+				return err
+			}
+			defer p.release(ctx, held, run.ID)
+			return do(ctx)
+		}
 		var err error
 		if plan, err = job.Plan(ctx); err != nil {
 			return nil, err

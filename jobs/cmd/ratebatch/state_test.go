@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -64,11 +62,7 @@ func (b *billed) sql(text string) {
 
 func (b *billed) plan(cost string, more ...string) {
 	b.Helper()
-	file := filepath.Join(b.TempDir(), "plan.yaml")
-	if err := os.WriteFile(file, []byte(strings.Replace(hourPlan, "%s", cost, 1)), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	b.must(append([]string{"plan", "apply", file}, more...)...)
+	b.must(append([]string{"plan", "apply", b.file("plan.yaml", strings.Replace(hourPlan, "%s", cost, 1))}, more...)...)
 }
 
 func (b *billed) must(args ...string) string {
@@ -452,80 +446,9 @@ func TestLookReadsNoHistory(t *testing.T) {
 	}
 }
 
-func TestRetentionRemovesOnlyWhatCountsNoMore(t *testing.T) {
-	b := newBilled(t)
-	b.fails(ratebatch.ExitConfig, "a slow run is taken for a dead one", "retention", "--dead-after", "1m")
-	b.rate()
-	b.plan("2.00", "--from", "2026-11-30", "--force", "--reason", "price was wrong")
-	b.must("backfill", "--scope", "alpha", "--from", "2026-11-30T20:00:00Z", "--to", "2026-12-01T02:00:00Z", "--reason", "price", "--now", at)
-	b.owe("alpha 12, beta 3")
-	// An attempt that died after its lines.
-	b.sql(`INSERT INTO rated_lines (run_id, scope, begin, end, metric, resource, qty, price) SELECT generateUUIDv7(), 'alpha', '2026-11-30 21:00:00', '2026-11-30 22:00:00', 'instance', 'x', 1, 99`)
-	soon, later := time.Now().Add(30*time.Minute).Format(time.RFC3339), time.Now().AddDate(0, 0, 60).Format(time.RFC3339)
-	b.must("retention", "--now", soon)
-	if got := b.text("SELECT toString(countIf(price = 99)) FROM rated_lines"); got != "1" {
-		t.Errorf("an attempt of half an hour's age was taken for dead")
-	}
-	// Superseded revisions stay until an export shows the new ones.
-	if out := b.must("retention", "--now", later); !strings.Contains(out, "6 superseded revisions stay") {
-		t.Errorf("retention: %s", out)
-	}
-	if got := b.text("SELECT toString((countIf(price = 99), countIf(revision = 1 AND scope = 'alpha') > 0)) FROM rated_lines"); got != "(0,1)" {
-		t.Errorf("dead lines and superseded ones: %s, want none and some", got)
-	}
-	b.owe("alpha 12, beta 3")
-	for _, month := range []string{"2026-11-01", "2026-12-01"} {
-		b.sql("INSERT INTO exports (delivery, dataset, location, month) VALUES ('d', 'lines', 'l', '" + month + "')")
-	}
-	b.must("retention", "--now", later)
-	if got := b.text("SELECT toString((countIf(revision = 1 AND scope = 'alpha'), (SELECT countIf(revision = 1 AND scope = 'alpha') FROM period_commits))) FROM rated_lines"); got != "(0,0)" {
-		t.Errorf("superseded lines and commits: %s, want none", got)
-	}
-	b.owe("alpha 12, beta 3")
-	if r := b.rate(); r.Periods != 0 {
-		t.Errorf("%d periods are due after retention", r.Periods)
-	}
-	// Lines that count go only with their month closed and exported since.
-	b.fails(ratebatch.ExitHalted, "2026-11 is not closed", "retention", "--lines-after", "24h", "--now", later)
-	b.must("close", "--month", "2026-11", "--now", at, "--first-period", "usage")
-	b.fails(ratebatch.ExitHalted, "2026-11 was not exported since it was closed", "retention", "--lines-after", "24h", "--now", later)
-	b.owe("alpha 12, beta 3")
-	b.sql("INSERT INTO exports (delivery, dataset, location, month) VALUES ('after the close', 'lines', 'l', '2026-11-01')")
-	// A correction is told from the lines that were billed, until a later month has billed it.
-	b.must("backfill", "--scope", "alpha", "--from", "2026-11-30T20:00:00Z", "--to", "2026-11-30T21:00:00Z", "--reason", "again", "--now", at)
-	refuses := func(why string) {
-		b.Helper()
-		b.fails(ratebatch.ExitHalted, "2026-11 was rated again since it was closed, and "+why, "retention", "--lines-after", "24h", "--now", later)
-	}
-	refuses("no later month was closed since")
-	b.sql("INSERT INTO month_commits (month, closed, kind, begin, until) VALUES ('2027-01-01', 1, 'close', '2027-01-01 00:00:00', '2027-02-01 00:00:00')")
-	refuses("2026-12, which bills the correction, is not closed")
-	b.sql("INSERT INTO month_commits (month, closed, kind, begin, until) VALUES ('2026-12-01', 1, 'close', '2026-12-01 00:00:00', '2027-01-01 00:00:00')")
-	refuses("2026-12, which may bill the correction, was not exported since it was closed (lines at l)")
-	b.sql("INSERT INTO exports (delivery, dataset, location, month) VALUES ('took it', 'lines', 'l', '2026-12-01'), ('after it', 'lines', 'l', '2027-01-01')")
-	if out := b.must("retention", "--lines-after", "24h", "--now", later, "--dry-run"); !strings.Contains(out, "lines of 2026-11 ") || strings.Contains(out, "refused") {
-		t.Errorf("dry run:\n%s", out)
-	}
-	b.must("retention", "--lines-after", "24h", "--now", later)
-	if got := b.text("SELECT toString(countIf(begin < '2026-12-01 00:00:00')) FROM rated_lines"); got != "0" {
-		t.Errorf("%s lines of the closed and exported month are left", got)
-	}
-	b.fails(ratebatch.ExitHalted, "2026-11 is closed and its lines were removed", "backfill", "--scope", "alpha", "--from", "2026-11-30T20:00:00Z", "--to", "2026-11-30T21:00:00Z", "--reason", "too late", "--now", at)
-	b.must("retention", "--now", time.Now().AddDate(3, 0, 0).Format(time.RFC3339))
-	if got := b.text("SELECT toString(uniqExact(run_id) - uniqExact(job)) FROM job_runs WHERE state = 'done'"); got != "0" && got != "1" {
-		t.Errorf("%s old job runs are left beside each job's last", got)
-	}
-}
-
 func TestScopesLoadKeepsWhatIsDisabled(t *testing.T) {
 	b := newBilled(t)
-	write := func(text string) string {
-		file := filepath.Join(t.TempDir(), "scopes.csv")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
+	write := func(text string) string { return b.file("scopes.csv", text) }
 	b.must("scopes", "disable", "beta", "--reason", "internal")
 	file := write("# our projects\nalpha,Web shop,Default\nbeta,\"Tests, internal\"\n")
 	if out := b.must("scopes", "load", file); !strings.Contains(out, "2 scopes listed by static, 2 changed") {
