@@ -69,19 +69,27 @@ func (c Calendar) ParseMonth(text string) (Month, error) {
 
 func (c Calendar) month(year int, month time.Month) Month {
 	next := time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC)
-	return Month{time.Date(year, month, 1, 0, 0, 0, 0, time.UTC), c.begin(year, month), c.begin(next.Year(), next.Month())}
+	date := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
+	return Month{date, c.DayBegin(date), c.DayBegin(next)}
 }
 
-// begin is the first instant of a month. Where a clock change takes away or
-// repeats its midnight, it is the earliest instant whose date lies in the month.
-func (c Calendar) begin(year int, month time.Month) time.Time {
+// DayBegin is the first instant, in UTC, of a date: its year, month and day, in
+// whatever zone the date is given. Where a clock change takes away or repeats the
+// date's midnight, it is the earliest instant with this date; where the zone left
+// the whole day out, the begin of the next.
+func (c Calendar) DayBegin(date time.Time) time.Time {
 	const step = 15 * time.Minute // clocks change by multiples of it
-	t := time.Date(year, month, 1, 0, 0, 0, 0, c.Zone())
-	within := func(t time.Time) bool { return t.In(c.Zone()).Day() < 15 }
-	for !within(t) {
+	year, month, day := date.Date()
+	date = time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+	t := time.Date(year, month, day, 0, 0, 0, 0, c.Zone())
+	reached := func(t time.Time) bool {
+		year, month, day := t.In(c.Zone()).Date()
+		return !time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Before(date)
+	}
+	for !reached(t) {
 		t = t.Add(step)
 	}
-	for within(t.Add(-step)) {
+	for reached(t.Add(-step)) {
 		t = t.Add(-step)
 	}
 	return t.UTC()
@@ -93,7 +101,7 @@ func (c Calendar) begin(year int, month time.Month) time.Time {
 func (c Calendar) Check(length time.Duration) error {
 	for year := 2000; year < 2100; year++ {
 		for month := time.January; month <= time.December; month++ {
-			begin := c.begin(year, month)
+			begin := c.month(year, month).From
 			if at := PeriodAt(begin, length); !at.Begin.Equal(begin) {
 				_, offset := begin.In(c.Zone()).Zone()
 				return &ConfigError{Err: fmt.Errorf("billing time zone %s: its offset from UTC, %s, is no multiple of the period %s, so %d-%02d would begin within the period %s",

@@ -52,8 +52,7 @@ func (f FirstPeriod) begin(usage time.Time, o Options) time.Time {
 	case "usage":
 		return ratebatch.PeriodAt(usage, o.Period).Begin
 	case "date":
-		day := time.Date(f.Date.Year(), f.Date.Month(), f.Date.Day(), 0, 0, 0, 0, o.Calendar.Zone())
-		return ratebatch.PeriodAt(day, o.Period).Begin
+		return ratebatch.PeriodAt(o.Calendar.DayBegin(f.Date), o.Period).Begin
 	default:
 		return o.Calendar.MonthAt(usage).From
 	}

@@ -89,6 +89,23 @@ func TestReadinessAgreesWithCloudKitty(t *testing.T) {
 	t.Logf("%d cases", cases)
 }
 
+// A date begins with its first instant: 6 September 2026 in Santiago has no midnight.
+func TestAFirstPeriodBeginsOnItsDate(t *testing.T) {
+	for date, want := range map[string]string{"2026-09-06": "2026-09-06T04:00:00Z", "2026-09-07": "2026-09-07T03:00:00Z"} {
+		first, err := ParseFirstPeriod(date)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calendar, err := ratebatch.CalendarOf("America/Santiago")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := first.begin(time.Time{}, Options{Period: time.Hour, Calendar: calendar}); !got.Equal(at(want)) {
+			t.Errorf("%s begins %s, want %s", date, got, want)
+		}
+	}
+}
+
 func TestWindowsWaitForTheRegionsOfAScope(t *testing.T) {
 	o := Options{Now: at("2026-11-29T12:30:00Z"), Period: time.Hour, WaitPeriods: 2, First: FirstPeriod{Kind: "month"}}
 	usages := []store.ScopeUsage{
