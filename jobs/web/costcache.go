@@ -31,7 +31,7 @@ type costDay struct {
 	mu    sync.Mutex // held while it is read
 	state dayState   // that it was read of
 	cells []costCell
-	until time.Time // end of the last period that is rated
+	until map[string]time.Time // by scope: end of its last period that is rated
 	used  int64
 }
 
@@ -51,7 +51,7 @@ func newCostCache() *costCache {
 type daySums struct {
 	day   ratebatch.Period
 	cells []costCell
-	until time.Time
+	until map[string]time.Time // by scope
 }
 
 // read gives the sums of a window, day by day, each compared with the commits
@@ -79,7 +79,7 @@ func (c *costCache) read(ctx context.Context, s *store.Store, calendar ratebatch
 		if !any {
 			continue // no commit: nothing to read
 		}
-		sums, err := c.day(day).read(ctx, day, state, func(ctx context.Context, from, to time.Time) ([]costCell, time.Time, error) {
+		sums, err := c.day(day).read(ctx, day, state, func(ctx context.Context, from, to time.Time) ([]costCell, map[string]time.Time, error) {
 			return readDay(ctx, s, costWindow(calendar, closed, from, to))
 		}, func(ctx context.Context) (dayState, error) {
 			now, err := dayStates(ctx, s, calendar, closed, day.Begin, day.End)
@@ -179,7 +179,7 @@ func (x dayState) added(before dayState, end time.Time) ([]ratebatch.Period, boo
 // What was committed while it was read may be among the sums already and must not
 // be added to them later, so they are kept only if the state is still the same.
 func (d *costDay) read(ctx context.Context, day ratebatch.Period, state dayState,
-	lines func(ctx context.Context, from, to time.Time) ([]costCell, time.Time, error), look func(context.Context) (dayState, error)) (daySums, error) {
+	lines func(ctx context.Context, from, to time.Time) ([]costCell, map[string]time.Time, error), look func(context.Context) (dayState, error)) (daySums, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -188,7 +188,7 @@ func (d *costDay) read(ctx context.Context, day ratebatch.Period, state dayState
 	missing, grown := state.added(d.state, day.End)
 	cells, until := d.cells, d.until
 	if !grown || len(d.state.quarters) == 0 {
-		missing, cells, until = []ratebatch.Period{day}, nil, time.Time{}
+		missing, cells, until = []ratebatch.Period{day}, nil, nil
 	}
 	// What is read is for everybody who waits, so it does not end with the one who
 	// asked first.
@@ -199,10 +199,7 @@ func (d *costDay) read(ctx context.Context, day ratebatch.Period, state dayState
 		if err != nil {
 			return daySums{}, err
 		}
-		cells = mergeCells(cells, more)
-		if end.After(until) {
-			until = end
-		}
+		cells, until = mergeCells(cells, more), laterOf(until, end)
 	}
 	if len(missing) > 0 {
 		now, err := look(reading)
@@ -215,6 +212,19 @@ func (d *costDay) read(ctx context.Context, day ratebatch.Period, state dayState
 	}
 	d.state, d.cells, d.until = state, cells, until
 	return daySums{day, cells, until}, nil
+}
+
+// laterOf is up to where each scope is rated by two windows. It changes neither:
+// others may be reading them.
+func laterOf(a, b map[string]time.Time) map[string]time.Time {
+	if len(a) == 0 {
+		return b
+	}
+	out := maps.Clone(a)
+	for scope, end := range b {
+		out[scope] = ratebatch.Later(out[scope], end)
+	}
+	return out
 }
 
 // mergeCells adds up the sums of two windows. It changes neither: others may be
@@ -247,7 +257,7 @@ func mergeCells(a, b []costCell) []costCell {
 
 // readDay reads and compares. A run may commit between the two statements, so a
 // difference is looked at twice.
-func readDay(ctx context.Context, s *store.Store, w store.CostWindow) (cells []costCell, until time.Time, err error) {
+func readDay(ctx context.Context, s *store.Store, w store.CostWindow) (cells []costCell, until map[string]time.Time, err error) {
 	for try := 1; ; try++ {
 		var commits []store.CostCommit
 		if commits, err = s.CostCommits(ctx, w); err != nil {
@@ -263,11 +273,9 @@ func readDay(ctx context.Context, s *store.Store, w store.CostWindow) (cells []c
 				cells = append(cells, costCell{cell, currency})
 			}
 		}
-		until = time.Time{}
+		until = map[string]time.Time{}
 		for _, x := range commits {
-			if x.RatedUntil.After(until) {
-				until = x.RatedUntil
-			}
+			until[x.Scope] = ratebatch.Later(until[x.Scope], x.RatedUntil)
 		}
 		differs := compare(commits, cells)
 		if differs == "" {

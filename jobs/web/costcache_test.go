@@ -69,17 +69,20 @@ func TestADayThatGrowsHasTheSumsOfAllItsHours(t *testing.T) {
 	text := map[int]string{}
 	var during func()
 	var windows [][2]time.Time
-	lines := func(_ context.Context, from, to time.Time) ([]costCell, time.Time, error) {
+	lines := func(_ context.Context, from, to time.Time) ([]costCell, map[string]time.Time, error) {
 		if during != nil {
 			during()
 			during = nil
 		}
 		windows = append(windows, [2]time.Time{from, to})
 		var out []costCell
-		var until time.Time
+		until := map[string]time.Time{}
 		for h := range 24 {
 			if at := dayBegins.Add(time.Duration(h) * time.Hour); !at.Before(from) && at.Before(to) && len(committed[h]) > 0 {
-				out, until = mergeCells(out, committed[h]), at.Add(time.Hour)
+				out = mergeCells(out, committed[h])
+				for _, x := range committed[h] {
+					until[x.Scope] = at.Add(time.Hour)
+				}
 			}
 		}
 		return out, until, nil
@@ -97,7 +100,7 @@ func TestADayThatGrowsHasTheSumsOfAllItsHours(t *testing.T) {
 		for _, x := range got.cells {
 			sum, n = sum.Add(x.Price), n+x.Lines
 		}
-		if sum.String() != want || n != wantLines || !got.until.Equal(dayBegins.Add(time.Duration(until)*time.Hour)) {
+		if sum.String() != want || n != wantLines || !ratedUntil([]daySums{got}, "").Equal(dayBegins.Add(time.Duration(until)*time.Hour)) {
 			t.Errorf("%s of %d lines until %s, want %s of %d until hour %d", sum, n, got.until, want, wantLines, until)
 		}
 	}
@@ -120,4 +123,33 @@ func TestADayThatGrowsHasTheSumsOfAllItsHours(t *testing.T) {
 	commit(0, cell("b", "1", 2)) // rated again
 	text[0] = "again"
 	read("113.000000000000000001", 6, 4)
+}
+
+// Up to where a project is rated is its own, whoever is rated further.
+func TestRatedUntilIsTheProjectsOwn(t *testing.T) {
+	r := newRated(t)
+	s := New(Options{})
+	r.commit("behind", dayBegins.AddDate(0, 0, -27).Add(23*time.Hour), 0, "0") // the 2nd
+	r.commit("behind", dayBegins.AddDate(0, 0, -27).Add(4*time.Hour), 0, "0")
+	r.commit("ahead", dayBegins.AddDate(0, 0, -20), 0, "0") // the 9th
+	r.commit("ahead", dayBegins.AddDate(0, 0, -27).Add(time.Hour), 0, "0")
+	read := func(want map[string]string) {
+		t.Helper()
+		list, err := s.costs.read(t.Context(), r.Store, ratebatch.Calendar{}, dayBegins.AddDate(0, 0, -28), dayBegins.AddDate(0, 0, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for project, want := range want {
+			if got := ratedUntil(list, project); got == nil || got.Format(time.RFC3339) != want {
+				t.Errorf("%q is rated until %v, want %s", project, got, want)
+			}
+		}
+		if got := ratedUntil(list, "nobody"); got != nil {
+			t.Errorf("nobody is rated until %s", got)
+		}
+	}
+	read(map[string]string{"behind": "2026-11-03T00:00:00Z", "ahead": "2026-11-09T01:00:00Z", "": "2026-11-09T01:00:00Z"})
+	r.commit("ahead", dayBegins.AddDate(0, 0, -20).Add(time.Hour), 0, "0") // an hour that is added to its day
+	r.commit("behind", dayBegins.AddDate(0, 0, -20).Add(2*time.Hour), 0, "0")
+	read(map[string]string{"behind": "2026-11-09T03:00:00Z", "ahead": "2026-11-09T02:00:00Z", "": "2026-11-09T03:00:00Z"})
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/shopspring/decimal"
 
 	"github.com/ratebatch/ratebatch/ratebatch"
-	"github.com/ratebatch/ratebatch/ratebatch/metric"
-	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
 // money is an amount in a currency.
@@ -212,7 +210,7 @@ func (s *Server) costTable(ctx context.Context, c *call) (any, error) {
 	}
 	zone := b.Calendar.Zone()
 	sums := addDays(list, g, keep, func(p ratebatch.Period) (time.Time, bool) { return p.Begin.In(zone), true })
-	out := costAnswer{Begin: w.from, End: w.to, Group: groups, Totals: []costSum{}, RatedUntil: ratedUntil(list)}
+	out := costAnswer{Begin: w.from, End: w.to, Group: groups, Totals: []costSum{}, RatedUntil: ratedUntil(list, only)}
 	if w.month != nil {
 		closed, err := closedMonths(ctx, c.store)
 		if err != nil {
@@ -222,14 +220,15 @@ func (s *Server) costTable(ctx context.Context, c *call) (any, error) {
 		out.Month = w.month.String()
 	}
 	if compared != "none" {
-		before := previousWindow(b.Calendar, w, compared == "to_date", c.now)
-		list, err := s.costs.read(ctx, c.store, b.Calendar, before.from, before.to)
-		if err != nil && !isLinesRemoved(err) {
-			return nil, err
-		}
-		if err == nil { // else there is nothing to compare with any more
-			out.Previous = &timeSpan{before.from, before.to}
-			sums.compare(addDays(list, g, keep, nextMonth(zone)), w.from, out.RatedUntil, zone)
+		if before := previousWindow(b.Calendar, w, compared == "to_date", c.now); before.from.Before(before.to) {
+			list, err := s.costs.read(ctx, c.store, b.Calendar, before.from, before.to)
+			if err != nil && !isLinesRemoved(err) {
+				return nil, err
+			}
+			if err == nil { // else there is nothing to compare with any more
+				out.Previous = &timeSpan{before.from, before.to}
+				sums.compare(addDays(list, g, keep, nextMonth(zone)), w.from, out.RatedUntil, zone)
+			}
 		}
 	}
 	names, err := projectNames(ctx, c.store)
@@ -253,11 +252,15 @@ func (s *Server) costTable(ctx context.Context, c *call) (any, error) {
 	return out, nil
 }
 
-func ratedUntil(list []daySums) *time.Time {
+// ratedUntil is up to where a scope is rated; without one the scope that is rated
+// furthest.
+func ratedUntil(list []daySums, only string) *time.Time {
 	var until time.Time
 	for _, d := range list {
-		if d.until.After(until) {
-			until = d.until
+		for scope, end := range d.until {
+			if only == "" || scope == only {
+				until = ratebatch.Later(until, end)
+			}
 		}
 	}
 	if until.IsZero() {
@@ -267,11 +270,11 @@ func ratedUntil(list []daySums) *time.Time {
 }
 
 // previousWindow is the window a month before: the whole month, or the part of
-// it that has passed of this one.
+// it that has passed of this one. It is empty where the month before has none of
+// the window's days.
 func previousWindow(calendar ratebatch.Calendar, w window, toDate bool, now time.Time) window {
 	if w.month == nil {
-		zone := calendar.Zone()
-		return window{from: w.from.In(zone).AddDate(0, -1, 0).UTC(), to: w.to.In(zone).AddDate(0, -1, 0).UTC()}
+		return window{from: monthBefore(calendar, w.from), to: monthBefore(calendar, w.to)}
 	}
 	m := calendar.MonthAt(w.from.Add(-time.Second))
 	out := window{m.From, m.To, &m}
@@ -281,6 +284,24 @@ func previousWindow(calendar ratebatch.Calendar, w window, toDate bool, now time
 		}
 	}
 	return out
+}
+
+// monthBefore is the same day and time of the month before, or that month's end
+// where it has no such day: what stands beside the 29th to the 31st of March is
+// nothing of February, and nothing of March.
+func monthBefore(calendar ratebatch.Calendar, t time.Time) time.Time {
+	zone := calendar.Zone()
+	local := t.In(zone)
+	date := time.Date(local.Year(), local.Month()-1, local.Day(), 0, 0, 0, 0, time.UTC)
+	if date.Day() != local.Day() {
+		return calendar.MonthAt(t).From
+	}
+	begin := calendar.DayBegin(date)
+	if t.Equal(calendar.DayBegin(local)) {
+		return begin
+	}
+	same := time.Date(date.Year(), date.Month(), date.Day(), local.Hour(), local.Minute(), local.Second(), 0, zone).UTC()
+	return ratebatch.Later(begin, same) // the time may be one that a clock change left out
 }
 
 // nextMonth is where a day of the month before stands; false if there is none.
@@ -348,166 +369,4 @@ func magnitude(r *costRow) decimal.Decimal {
 		return decimal.Zero
 	}
 	return r.Difference.Abs()
-}
-
-// instanceCostAnswer is what one instance costs.
-type instanceCostAnswer struct {
-	Begin      time.Time        `json:"begin"`
-	End        time.Time        `json:"end"`
-	RatedUntil *time.Time       `json:"rated_until"`
-	Totals     []money          `json:"totals"`
-	Metrics    []instanceMetric `json:"metrics"`
-	Times      []instanceTime   `json:"times"`
-}
-
-type instanceMetric struct {
-	Metric   string          `json:"metric"`
-	Unit     string          `json:"unit"`
-	Qty      decimal.Decimal `json:"qty"`
-	Currency string          `json:"currency"`
-	Price    decimal.Decimal `json:"price"`
-	Lines    uint64          `json:"lines"`
-}
-
-type instanceTime struct {
-	Begin    time.Time       `json:"begin"`
-	Currency string          `json:"currency"`
-	Price    decimal.Decimal `json:"price"`
-}
-
-func (s *Server) instanceCosts(ctx context.Context, c *call) (any, error) {
-	b, err := readBilling(ctx, c.store)
-	if err != nil {
-		return nil, err
-	}
-	var w window
-	if month := c.get("month"); month != "" {
-		if c.get("range") != "" || c.get("end") != "" {
-			return nil, badRequest("month with range or end", "give one")
-		}
-		if w, err = c.window(b.Calendar); err != nil {
-			return nil, err
-		}
-	} else {
-		x, err := c.span("24h")
-		if err != nil {
-			return nil, err
-		}
-		w = window{from: x.from.Truncate(time.Hour), to: x.to}
-	}
-	found, err := c.findInstance(ctx)
-	if err != nil {
-		return nil, err
-	}
-	history, err := c.store.InstanceHistory(ctx, found.ID, c.id.Project)
-	if err != nil {
-		return nil, err
-	}
-	closed, err := closedMonths(ctx, c.store)
-	if err != nil {
-		return nil, err
-	}
-	out := instanceCostAnswer{Begin: w.from, End: w.to}
-	byMetric, byTime, totals := map[instanceMetric]*instanceMetric{}, map[instanceTime]*instanceTime{}, map[string]decimal.Decimal{}
-	for _, scope := range scopesOf(history) {
-		for _, part := range months(b.Calendar, w.from, w.to) {
-			cw := costWindow(b.Calendar, closed, part.Begin, part.End)
-			costs, err := s.scopeCosts(ctx, c, cw, scope, found)
-			if err != nil {
-				return nil, err
-			}
-			for _, x := range costs {
-				k := instanceMetric{Metric: x.Metric, Unit: x.Unit, Currency: x.Currency}
-				if byMetric[k] == nil {
-					m := k
-					byMetric[k] = &m
-				}
-				m := byMetric[k]
-				m.Qty, m.Price, m.Lines = m.Qty.Add(x.Qty), m.Price.Add(x.Price), m.Lines+x.Lines
-				at := x.Hour
-				if w.month != nil {
-					local := at.In(b.Calendar.Zone())
-					at = dayBegin(b.Calendar, local)
-				}
-				tk := instanceTime{Begin: at, Currency: x.Currency}
-				if byTime[tk] == nil {
-					t := tk
-					byTime[tk] = &t
-				}
-				byTime[tk].Price = byTime[tk].Price.Add(x.Price)
-				totals[x.Currency] = totals[x.Currency].Add(x.Price)
-				if end := x.Hour.Add(min(b.Period, time.Hour)); out.RatedUntil == nil || end.After(*out.RatedUntil) {
-					out.RatedUntil = &end
-				}
-			}
-		}
-	}
-	for _, m := range byMetric {
-		out.Metrics = append(out.Metrics, *m)
-	}
-	slices.SortFunc(out.Metrics, func(a, b instanceMetric) int {
-		return cmp.Or(strings.Compare(a.Metric, b.Metric), strings.Compare(a.Unit, b.Unit), strings.Compare(a.Currency, b.Currency))
-	})
-	for _, t := range byTime {
-		out.Times = append(out.Times, *t)
-	}
-	slices.SortFunc(out.Times, func(a, b instanceTime) int {
-		return cmp.Or(a.Begin.Compare(b.Begin), strings.Compare(a.Currency, b.Currency))
-	})
-	for _, currency := range slices.Sorted(maps.Keys(totals)) {
-		out.Totals = append(out.Totals, money{currency, totals[currency]})
-	}
-	out.Metrics, out.Times, out.Totals = some(out.Metrics), some(out.Times), some(out.Totals)
-	return out, nil
-}
-
-// scopeCosts reads what an instance costs one scope, once that scope's lines
-// agree with its commits.
-func (s *Server) scopeCosts(ctx context.Context, c *call, w store.CostWindow, scope string, x store.Instance) ([]store.InstanceCost, error) {
-	if err := agrees(ctx, c.store, w, scope); err != nil {
-		return nil, err
-	}
-	return c.store.InstanceCosts(ctx, w, scope, x.ID)
-}
-
-// agrees compares a scope's lines with its commits, those of all scopes if it is
-// empty; a run may commit meanwhile, so a difference is looked at twice.
-func agrees(ctx context.Context, st *store.Store, w store.CostWindow, scope string) error {
-	for range 2 {
-		ok, err := st.LinesAgree(ctx, w, scope)
-		if err != nil || ok {
-			return err
-		}
-	}
-	return linesDiffer(ctx, st, w, scope)
-}
-
-// scopesOf are the projects that an instance belonged to.
-func scopesOf(history []store.Instance) []string {
-	var out []string
-	for _, x := range history {
-		scope := x.ProjectID
-		if scope == "" {
-			scope = metric.Unattributed
-		}
-		if !slices.Contains(out, scope) {
-			out = append(out, scope)
-		}
-	}
-	return out
-}
-
-// months cuts a window at the begins of months: one may be closed and the next
-// not.
-func months(calendar ratebatch.Calendar, from, to time.Time) []ratebatch.Period {
-	var out []ratebatch.Period
-	for at := from; at.Before(to); {
-		end := calendar.MonthAt(at).To
-		if end.After(to) {
-			end = to
-		}
-		out = append(out, ratebatch.Period{Begin: at, End: end})
-		at = end
-	}
-	return out
 }

@@ -104,14 +104,9 @@ func (s *Server) lines(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := months(b.Calendar, w.from, w.to)
-	if len(parts) > 1 && len(closed) > 0 {
+	if len(parts(b.Calendar, closed, w.from, w.to)) > 1 {
 		// The order is by project first, so months cannot be read one after the other.
-		for _, p := range parts {
-			if _, ok := closed[b.Calendar.MonthAt(p.Begin).Date]; ok {
-				return nil, badRequest("the window holds a closed month and another one", "ask for one month at a time")
-			}
-		}
+		return nil, badRequest("the window holds a closed month and another one", "ask for one month at a time")
 	}
 	page.CostWindow = costWindow(b.Calendar, closed, w.from, w.to)
 	if err := s.linesAgree(ctx, c, b.Calendar, page.CostWindow, page.Scope); err != nil {

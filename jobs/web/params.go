@@ -160,7 +160,7 @@ func (c *call) window(calendar ratebatch.Calendar) (window, error) {
 		if err != nil {
 			return window{}, badRequest("day="+shorten(day), "write it as 2026-11-01")
 		}
-		return window{from: dayBegin(calendar, date), to: dayBegin(calendar, date.AddDate(0, 0, 1))}, nil
+		return window{from: calendar.DayBegin(date), to: calendar.DayBegin(date.AddDate(0, 0, 1))}, nil
 	case !from.IsZero() || !to.IsZero():
 		if from.IsZero() || to.IsZero() || !from.Before(to) || to.Sub(from) > maxWindow {
 			return window{}, badRequest("begin and end make no window", "give both, begin before end, at most 400 days apart")
@@ -187,11 +187,6 @@ func (c *call) months(calendar ratebatch.Calendar, m ratebatch.Month) (window, e
 		first = calendar.MonthAt(first.From.Add(-time.Second))
 	}
 	return window{from: first.From, to: m.To}, nil
-}
-
-// dayBegin is when a date begins in the billing time zone.
-func dayBegin(calendar ratebatch.Calendar, date time.Time) time.Time {
-	return time.Date(date.Year(), date.Month(), date.Day(), 0, 0, 0, 0, calendar.Zone()).UTC()
 }
 
 // operator refuses callers that see one project only.

@@ -164,27 +164,49 @@ func planOf(p *plan.Plan, scope string, keys []string) *plan.Plan {
 // those that plans call so, and by every metric set that was ever applied the keys
 // of scopes and the attributes read from the same columns, sorted.
 func ProjectKeys(ctx context.Context, s *store.Store) ([]string, error) {
-	versions, err := s.Versions(ctx, store.MetricVersions)
+	applied, err := everyMetric(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	keys := []string{"project_id", "scope"}
-	for i := range versions {
-		set, err := metric.Parse(fmt.Sprintf("metric set %d", versions[i].Version), []byte(versions[i].Body))
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range set.Metrics {
-			keys = append(keys, m.ScopeKey)
-			for _, a := range m.Attributes() {
-				if a.Column == m.ScopeKey {
-					keys = append(keys, a.Name)
-				}
+	for _, m := range applied {
+		keys = append(keys, m.ScopeKey)
+		for _, a := range m.Attributes() {
+			if a.Column == m.ScopeKey {
+				keys = append(keys, a.Name)
 			}
 		}
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys), nil
+}
+
+// everyMetric are the metrics of every set that was ever applied: lines of before
+// are shown too.
+func everyMetric(ctx context.Context, s *store.Store) ([]*metric.Metric, error) {
+	versions, err := s.Versions(ctx, store.MetricVersions)
+	if err != nil {
+		return nil, err
+	}
+	var out []*metric.Metric
+	for i := range versions {
+		set, err := metric.Parse(fmt.Sprintf("metric set %d", versions[i].Version), []byte(versions[i].Body))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, set.Metrics...)
+	}
+	return out, nil
+}
+
+// DescribesOther says whether attributes of a usage row name another project than
+// this one: what a rule makes of them is that project's price. The keys are those
+// of ProjectKeys.
+func DescribesOther(attributes map[string]string, project string, keys []string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool {
+		of, ok := attributes[key]
+		return ok && of != project
+	})
 }
 
 // OfOthers says whether a rule is other projects' only, or names one: values of

@@ -96,10 +96,8 @@ func (s *Server) quote(ctx context.Context, c *call) (any, error) {
 			return nil, err
 		}
 		for _, x := range q.Items {
-			for _, key := range keys {
-				if of, ok := x.Attributes[key]; ok && of != q.Project {
-					return nil, notFound("there is no such project")
-				}
+			if DescribesOther(x.Attributes, q.Project, keys) {
+				return nil, notFound("there is no such project")
 			}
 		}
 	}

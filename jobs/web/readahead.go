@@ -1,9 +1,12 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,7 +51,7 @@ func (s *Server) ReadAhead(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err = s.topPrices(ctx, st, b.Calendar, now, readAheadFrom); err != nil {
+	if _, err = s.keptPrices(ctx, st, b, now, readAheadFrom); err != nil {
 		return err
 	}
 	if _, err = s.statusOf(ctx, st, readAheadFrom); err != nil {
@@ -131,7 +134,7 @@ type topUsed struct {
 	list     []store.TopInstance
 }
 
-// maxTop is how many instances a list of top usage may hold.
+// maxTop is how many instances a list of those that use or cost most may hold.
 const maxTop = 100
 
 // topUsed gives the instances that used most in the 24 whole hours before a
@@ -162,11 +165,12 @@ func readTopUsed(ctx context.Context, st *store.Store, by, project string, end t
 	return out, err
 }
 
-// topPrices are the instances of a window by price.
+// topPrices are the instances of a window that cost most, and what else it costs.
 type topPrices struct {
 	state    string // of the commits it was read of
 	from, to time.Time
 	list     []pricedInstance
+	others   map[string]decimal.Decimal // by currency: what is of no known instance
 }
 
 type pricedInstance struct {
@@ -174,39 +178,42 @@ type pricedInstance struct {
 	Currency string
 }
 
-// maxPriced bounds how many instances are kept by price.
-const maxPriced = 100_000
-
-// topPrices gives the instances by price of the last 24 hours that are rated
-// before a moment, and these hours. Those before now are kept for a while; they
-// say what hours they are of.
-func (s *Server) topPrices(ctx context.Context, st *store.Store, calendar ratebatch.Calendar, now time.Time, age time.Duration) (topPrices, error) {
-	if age <= 0 {
-		return readTopPrices(ctx, st, calendar, now, topPrices{})
+// topPrices gives the instances that cost most in the last 24 hours that are
+// rated before a moment, and these hours. Those of everybody before now are kept
+// for a while; they say what hours they are of.
+func (s *Server) topPrices(ctx context.Context, c *call, b store.Billing, end time.Time, latest bool) (topPrices, error) {
+	if !latest || c.id.Project != "" {
+		return readTopPrices(ctx, c.store, b, c.id.Project, end, maxTop, topPrices{})
 	}
+	return s.keptPrices(ctx, c.store, b, end, keptFor)
+}
+
+func (s *Server) keptPrices(ctx context.Context, st *store.Store, b store.Billing, now time.Time, age time.Duration) (topPrices, error) {
 	return s.top24.get(ctx, st, s.Now, age, func(ctx context.Context, before topPrices) (topPrices, error) {
-		return readTopPrices(ctx, st, calendar, now, before)
+		return readTopPrices(ctx, st, b, "", now, maxTop, before)
 	})
 }
 
 // readTopPrices adds up the parts of a window, since a month may be closed and
-// the next not. What was read before counts if nothing was committed since.
-func readTopPrices(ctx context.Context, st *store.Store, calendar ratebatch.Calendar, now time.Time, before topPrices) (topPrices, error) {
+// the next not; of one scope, or of all if it is empty. What was read before
+// counts if nothing was committed since.
+func readTopPrices(ctx context.Context, st *store.Store, b store.Billing, scope string, now time.Time, limit int, before topPrices) (topPrices, error) {
 	closed, err := closedMonths(ctx, st)
 	if err != nil {
 		return topPrices{}, err
 	}
-	// Rating lags hours behind; it may have stopped for a day.
-	out := topPrices{to: now.Truncate(time.Hour)}
-	recent, err := st.CostState(ctx, out.to.Add(-48*time.Hour), out.to)
+	// Rating lags two periods or more behind; it may have stopped for a day.
+	step := max(b.Period, time.Hour)
+	out := topPrices{to: ratebatch.PeriodAt(now, step).Begin, others: map[string]decimal.Decimal{}}
+	recent, err := st.CostState(ctx, out.to.Add(-48*time.Hour-2*step), out.to)
 	if err != nil {
 		return out, err
 	}
 	if len(recent) > 0 {
-		out.to = recent[len(recent)-1].Hour.Truncate(time.Hour).Add(time.Hour)
+		out.to = ratebatch.PeriodAt(recent[len(recent)-1].Hour, step).End
 	}
 	out.from = out.to.Add(-24 * time.Hour)
-	states, err := dayStates(ctx, st, calendar, closed, out.from, out.to)
+	states, err := dayStates(ctx, st, b.Calendar, closed, out.from, out.to)
 	if err != nil {
 		return out, err
 	}
@@ -218,61 +225,65 @@ func readTopPrices(ctx context.Context, st *store.Store, calendar ratebatch.Cale
 		currency string
 	}
 	sums := map[key]decimal.Decimal{}
-	for _, part := range months(calendar, out.from, out.to) {
-		w := costWindow(calendar, closed, part.Begin, part.End)
+	cuts := parts(b.Calendar, closed, out.from, out.to)
+	// Who costs little in one part may cost most in all of them.
+	most := uint32(limit)
+	if len(cuts) > 1 {
+		most = math.MaxUint32
+	}
+	for _, part := range cuts {
+		w := costWindow(b.Calendar, closed, part.Begin, part.End)
 		commits, err := st.CostCommits(ctx, w)
 		if err != nil {
 			return out, err
 		}
 		for _, currency := range currencies(commits) {
-			prices, err := pricesOf(ctx, st, w, commits, currency)
+			prices, err := pricesOf(ctx, st, w, commits, scope, currency, most)
 			if err != nil {
 				return out, err
 			}
-			for _, p := range prices {
+			out.others[currency] = out.others[currency].Add(prices.Others)
+			for _, p := range prices.List {
 				k := key{store.TopPrice{ID: p.ID, Scope: p.Scope}, currency}
 				sums[k] = sums[k].Add(p.Price)
 			}
 		}
 	}
-	out.list = make([]pricedInstance, 0, len(sums))
 	for k, price := range sums {
 		k.Price = price
 		out.list = append(out.list, pricedInstance{k.TopPrice, k.currency})
 	}
 	slices.SortFunc(out.list, func(a, b pricedInstance) int {
-		if c := b.Price.Cmp(a.Price); c != 0 {
-			return c
-		}
-		return slices.Compare(a.ID[:], b.ID[:])
+		return cmp.Or(b.Price.Cmp(a.Price), slices.Compare(a.ID[:], b.ID[:]), strings.Compare(a.Scope, b.Scope), strings.Compare(a.Currency, b.Currency))
 	})
+	out.list = slices.Clone(out.list[:min(limit, len(out.list))])
 	return out, nil
 }
 
 // pricesOf reads the prices of instances in one currency and compares all lines
 // that were read with the commits; a run may commit meanwhile, so a difference
 // is looked at twice.
-func pricesOf(ctx context.Context, st *store.Store, w store.CostWindow, commits []store.CostCommit, currency string) ([]store.TopPrice, error) {
+func pricesOf(ctx context.Context, st *store.Store, w store.CostWindow, commits []store.CostCommit, scope, currency string, limit uint32) (store.TopPrices, error) {
 	for try := 1; ; try++ {
-		list, lines, total, err := st.TopPrices(ctx, w, currency, maxPriced)
+		read, err := st.TopPrices(ctx, w, scope, currency, limit)
 		if err != nil {
-			return nil, err
+			return store.TopPrices{}, err
 		}
 		var committed uint64
 		var price decimal.Decimal
 		for _, x := range commits {
-			if x.Currency == currency {
+			if x.Currency == currency && (scope == "" || x.Scope == scope) {
 				committed, price = committed+x.Lines, price.Add(x.Total)
 			}
 		}
-		if committed == lines && price.Equal(total) {
-			return list, nil
+		if committed == read.Lines && price.Equal(read.Total) {
+			return read, nil
 		}
 		if try == 2 {
-			return nil, linesDiffer(ctx, st, w, "")
+			return store.TopPrices{}, linesDiffer(ctx, st, w, scope)
 		}
 		if commits, err = st.CostCommits(ctx, w); err != nil {
-			return nil, err
+			return store.TopPrices{}, err
 		}
 	}
 }

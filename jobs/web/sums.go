@@ -50,8 +50,8 @@ func (s *Server) Sums(ctx context.Context, st *store.Store, from, to time.Time) 
 	return out, nil
 }
 
-// Windows cuts a window into parts of one month each, with the lines that are
-// shown of it.
+// Windows cuts a window into parts that can be read at once, with the lines that
+// are shown of each.
 func Windows(ctx context.Context, st *store.Store, from, to time.Time) ([]store.CostWindow, error) {
 	b, err := readBilling(ctx, st)
 	if err != nil {
@@ -61,12 +61,9 @@ func Windows(ctx context.Context, st *store.Store, from, to time.Time) ([]store.
 	if err != nil {
 		return nil, err
 	}
-	if len(closed) == 0 {
-		return []store.CostWindow{costWindow(b.Calendar, closed, from, to)}, nil
-	}
 	var out []store.CostWindow
-	for _, m := range months(b.Calendar, from, to) {
-		out = append(out, costWindow(b.Calendar, closed, m.Begin, m.End))
+	for _, p := range parts(b.Calendar, closed, from, to) {
+		out = append(out, costWindow(b.Calendar, closed, p.Begin, p.End))
 	}
 	return out, nil
 }
@@ -104,6 +101,12 @@ func Currencies(ctx context.Context, st *store.Store, windows []store.CostWindow
 func Month(ctx context.Context, st *store.Store, at time.Time) (ratebatch.Month, time.Duration, error) {
 	b, err := readBilling(ctx, st)
 	return b.Calendar.MonthAt(at), b.Period, err
+}
+
+// Zone is the name of the billing time zone.
+func Zone(ctx context.Context, st *store.Store) (string, error) {
+	b, err := readBilling(ctx, st)
+	return b.Calendar.Zone().String(), err
 }
 
 // PublicError is what may be said of an error to someone, and the status to say

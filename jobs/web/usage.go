@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -375,6 +376,8 @@ type topList struct {
 	Begin time.Time `json:"begin"`
 	End   time.Time `json:"end"`
 	Items []topItem `json:"items"`
+	// Beside prices: what these hours cost that is of no known instance.
+	Others []money `json:"others,omitzero"`
 }
 
 type topItem struct {
@@ -410,22 +413,18 @@ func (s *Server) top(ctx context.Context, c *call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		age := keptFor
-		if !latest {
-			age = 0
-		}
-		prices, err := s.topPrices(ctx, c.store, b.Calendar, end, age)
+		prices, err := s.topPrices(ctx, c, b, end, latest)
 		if err != nil {
 			return nil, err
 		}
-		out.Begin, out.End = prices.from, prices.to
-		for _, x := range prices.list {
-			if len(out.Items) == limit {
-				break
-			}
-			if c.id.Project == "" || x.Scope == c.id.Project {
-				out.Items = append(out.Items, topItem{Price: x.Price.String(), Unit: x.Currency})
-				ids, scopes = append(ids, x.ID), append(scopes, x.Scope)
+		out.Begin, out.End, out.Others = prices.from, prices.to, []money{}
+		for _, x := range prices.list[:min(limit, len(prices.list))] {
+			out.Items = append(out.Items, topItem{Price: x.Price.String(), Unit: x.Currency})
+			ids, scopes = append(ids, x.ID), append(scopes, x.Scope)
+		}
+		for _, currency := range slices.Sorted(maps.Keys(prices.others)) {
+			if amount := prices.others[currency]; !amount.IsZero() {
+				out.Others = append(out.Others, money{currency, amount})
 			}
 		}
 	} else {

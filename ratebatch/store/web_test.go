@@ -138,3 +138,26 @@ func TestAHostsFiguresCountTheRowsThatStand(t *testing.T) {
 		t.Errorf("one project's: %+v, %v, want 10 bytes/s", points, err)
 	}
 }
+
+// Usage without a price is added up by unit: of a metric whose unit was changed
+// there are two.
+func TestUnpricedUsageIsOfOneUnit(t *testing.T) {
+	s := storetest.Fresh(t)
+	for _, text := range []string{
+		`INSERT INTO rated_lines (run_id, scope, begin, end, metric, resource, unit, qty, bucket, rule) SELECT toUUID('00000000-0000-4000-8000-000000000001'), 'a', toDateTime('2026-11-03 00:00:00', 'UTC') AS at, at + 3600, 'm', toString(number), if(number < 2, 'MiB', 'GiB'), if(number < 2, 1024, 1), 'unpriced', 'no rule' FROM numbers(3)`,
+		`INSERT INTO period_commits (scope, begin, end, revision, kind, run_id, currency) SELECT DISTINCT scope, begin, end, 1, 'rated', run_id, 'EUR' FROM rated_lines`,
+	} {
+		if err := s.Conn().Exec(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := store.CostWindow{From: time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC), To: time.Date(2026, 11, 4, 0, 0, 0, 0, time.UTC)}
+	list, total, err := s.UnpricedUsage(t.Context(), w, "", 10, 0)
+	var got []string
+	for _, x := range list {
+		got = append(got, fmt.Sprint(x.Qty, " ", x.Unit, " in ", x.Lines))
+	}
+	if diff := cmp.Diff([]string{"2048 MiB in 2", "1 GiB in 1"}, got); diff != "" || err != nil || total != 2 {
+		t.Errorf("%d rows, %v: %s", total, err, diff)
+	}
+}

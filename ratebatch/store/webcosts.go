@@ -86,41 +86,61 @@ type TopPrice struct {
 	Price decimal.Decimal
 }
 
-// TopPrices are the instances that cost most in a window, in one currency, and
-// how many lines were read for it and what these amount to, those of no instance
-// included.
-func (s *Store) TopPrices(ctx context.Context, w CostWindow, currency string, limit int) (list []TopPrice, lines uint64, total decimal.Decimal, err error) {
+// TopPrices are the instances that cost most in a window, and what was read for
+// it.
+type TopPrices struct {
+	List   []TopPrice
+	Lines  uint64          // all that were read, those of no instance included
+	Total  decimal.Decimal // what these amount to
+	Others decimal.Decimal // what of it is of no known instance
+}
+
+// TopPrices reads the instances that cost most in a window, in one currency; of
+// one scope, or of all if it is empty.
+func (s *Store) TopPrices(ctx context.Context, w CostWindow, scope, currency string, limit uint32) (out TopPrices, err error) {
 	p := w.params()
-	p["currency"], p["limit"] = currency, limit
+	p["scope"], p["currency"], p["limit"] = scope, currency, limit
 	err = s.each(WithParams(ctx, p), "web_top_price", SQL("web_top_price"), func(rows driver.Rows) error {
 		var x TopPrice
 		var shown bool
-		err := rows.Scan(&x.ID, &x.Scope, &x.Price, &shown, &lines, &total)
+		err := rows.Scan(&x.ID, &x.Scope, &x.Price, &shown, &out.Lines, &out.Total, &out.Others)
 		if shown {
-			list = append(list, x)
+			out.List = append(out.List, x)
 		}
 		return err
 	})
-	return list, lines, total, err
+	return out, err
 }
 
-// InstanceCost is what an instance costs in an hour by one metric.
+// InstanceCost is what an instance costs in a step of time by one metric.
 type InstanceCost struct {
 	Metric, Unit, Currency string
-	Hour                   time.Time
+	Begin                  time.Time // of the step
+	Until                  time.Time // end of the last period of it that has lines
 	Lines                  uint64
 	Qty, Price             decimal.Decimal
 }
 
-// InstanceCosts is what an instance costs a scope in a window.
-func (s *Store) InstanceCosts(ctx context.Context, w CostWindow, scope string, instance uuid.UUID) ([]InstanceCost, error) {
+// InstanceCosts is what an instance costs a scope in a window, by steps of whole
+// seconds that are counted from the Unix epoch.
+func (s *Store) InstanceCosts(ctx context.Context, w CostWindow, scope string, instance uuid.UUID, step time.Duration) ([]InstanceCost, error) {
 	p := w.params()
-	p["scope"], p["instance"] = scope, instance.String()
+	p["scope"], p["instance"], p["step"] = scope, instance.String(), int(step/time.Second)
 	return Collect(ctx, s, "web_instance_costs", p, func(rows driver.Rows) (InstanceCost, error) {
 		var x InstanceCost
-		err := rows.Scan(&x.Metric, &x.Unit, &x.Currency, &x.Hour, &x.Lines, &x.Qty, &x.Price)
-		x.Hour = x.Hour.UTC()
+		err := rows.Scan(&x.Metric, &x.Unit, &x.Currency, &x.Begin, &x.Until, &x.Lines, &x.Qty, &x.Price)
+		x.Begin, x.Until = x.Begin.UTC(), x.Until.UTC()
 		return x, err
+	})
+}
+
+// InstanceScopes are the scopes that have lines of an instance by some metrics in
+// a window, those of attempts that do not count included.
+func (s *Store) InstanceScopes(ctx context.Context, from, to time.Time, instance uuid.UUID, metrics []string) ([]string, error) {
+	return Collect(ctx, s, "web_instance_scopes", Params{"from": from, "to": to, "instance": instance.String(), "metrics": metrics}, func(rows driver.Rows) (string, error) {
+		var scope string
+		err := rows.Scan(&scope)
+		return scope, err
 	})
 }
 

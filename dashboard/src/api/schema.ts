@@ -582,6 +582,13 @@ export interface components {
             begin: components["schemas"]["Time"];
             end: components["schemas"]["Time"];
             rated_until: components["schemas"]["NullTime"];
+            /** @description whose lines are added up; several when the instance changed hands */
+            projects: string[];
+            /** @description the window, or its months where one of them is closed; /lines lists one of these at a time */
+            parts: {
+                begin: components["schemas"]["Time"];
+                end: components["schemas"]["Time"];
+            }[];
             totals: components["schemas"]["Money"][];
             metrics: {
                 metric: string;
@@ -591,7 +598,7 @@ export interface components {
                 price: components["schemas"]["Decimal"];
                 lines: number;
             }[];
-            /** @description per period of a range, per day of a month */
+            /** @description per hour of a range, per period where periods are longer; per day of a month */
             times: {
                 begin: components["schemas"]["Time"];
                 currency: string;
@@ -646,6 +653,8 @@ export interface components {
                 /** @description percent, bytes, or the currency */
                 unit: string;
             }[];
+            /** @description of prices: what the same hours cost that belongs to no known instance, such as volumes of an operator's own table */
+            others?: components["schemas"]["Money"][];
         };
         CostAnswer: {
             begin: components["schemas"]["Time"];
