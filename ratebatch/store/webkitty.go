@@ -12,12 +12,13 @@ import (
 type KittyFilter struct {
 	CostWindow
 	Scope        string   // empty: any
+	Zone         string   // whose days, weeks, months and years are meant
 	Keys, Values []string // pairs; several of one key are an OR
 }
 
 func (f KittyFilter) params() Params {
 	p := f.CostWindow.params()
-	p["scope"], p["filter_keys"], p["filter_values"] = f.Scope, append([]string{}, f.Keys...), append([]string{}, f.Values...)
+	p["scope"], p["zone"], p["filter_keys"], p["filter_values"] = f.Scope, f.Zone, append([]string{}, f.Keys...), append([]string{}, f.Values...)
 	return p
 }
 

@@ -183,6 +183,12 @@ func (s *Server) quote(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	var others []string // names of what a project's token may not describe
+	if q.id.Project != "" {
+		if others, err = web.ProjectKeys(ctx, q.store); err != nil {
+			return answer{}, err
+		}
+	}
 	total := decimal.Zero
 	for i, x := range b.Resources {
 		if x.Service == nil || x.Desc == nil {
@@ -196,6 +202,9 @@ func (s *Server) quote(ctx context.Context, q *request) (answer, error) {
 		}
 		attributes := map[string]string{}
 		describe(attributes, x.Desc)
+		if web.DescribesOther(attributes, q.id.Project, others) {
+			return answer{}, &failure{http.StatusForbidden, "Policy doesn't allow this to be performed for another project."}
+		}
 		if m, known := set.Get(*x.Service); known {
 			attributes = m.WithImplied(attributes, q.id.Project, q.now)
 		}

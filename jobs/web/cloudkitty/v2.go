@@ -64,7 +64,8 @@ func isScopeKey(key string) bool {
 	return key == "project_id" || key == "tenant_id" || key == "scope_id"
 }
 
-// timeGroups are the parts of the year one can group by.
+// timeGroups are the parts of the year one can group by, in the billing time zone:
+// a month's group is what the month's bill says.
 var timeGroups = map[string]string{"time-d": "day_of_the_year", "time-w": "week_of_the_year", "time-m": "month", "time-y": "year"}
 
 func (s *Server) summary(ctx context.Context, q *request) (answer, error) {
@@ -181,8 +182,12 @@ func (s *Server) sums(ctx context.Context, q *request, from, to time.Time, group
 		if err != nil {
 			return nil, err
 		}
+		zone, err := web.Zone(ctx, q.store)
+		if err != nil {
+			return nil, err
+		}
 		for _, w := range windows {
-			list, err := q.store.KittySummary(ctx, store.KittyFilter{CostWindow: w, Scope: q.id.Project, Keys: keys, Values: values}, groups)
+			list, err := q.store.KittySummary(ctx, store.KittyFilter{CostWindow: w, Scope: q.id.Project, Zone: zone, Keys: keys, Values: values}, groups)
 			if err != nil {
 				return nil, err
 			}
@@ -280,10 +285,14 @@ func (s *Server) points(ctx context.Context, q *request, from, to time.Time, pro
 	if err != nil {
 		return nil, 0, err
 	}
+	zone, err := web.Zone(ctx, q.store)
+	if err != nil {
+		return nil, 0, err
+	}
 	var out []point
 	var total uint64
 	for _, w := range windows {
-		f := store.KittyFilter{CostWindow: w, Scope: project, Keys: keys, Values: values}
+		f := store.KittyFilter{CostWindow: w, Scope: project, Zone: zone, Keys: keys, Values: values}
 		take := min(limit-len(out), maxPoints)
 		list, n, err := q.store.KittyFrames(ctx, f, max(take, 1), offset)
 		if err == nil && n == 0 && offset > 0 { // past its end: the number of rows comes with rows only
