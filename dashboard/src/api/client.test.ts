@@ -17,7 +17,7 @@ it("a name in a path cannot leave its part", () => {
 
 it("refusals keep the server's words, and a proxy's page is no sentence of ours", () => {
   expect(refusal(503, { error: { code: "unavailable", message: "ClickHouse does not answer", hint: "start it" } })).toMatchObject({ status: 503, code: "unavailable", message: "ClickHouse does not answer", hint: "start it", passing: true });
-  expect(refusal(502, null)).toMatchObject({ code: "internal", message: "The server answered 502.", hint: "" });
+  expect(refusal(502, null)).toMatchObject({ code: "internal", message: "The server answered 502.", hint: "", passing: true });
   expect(refusal(404, { error: { message: 7 } })).toMatchObject({ message: "The server answered 404.", passing: false });
 });
 
@@ -36,4 +36,11 @@ it("the token goes into the header, never into the address, and amounts stay str
   setToken("s3cret");
   expect(await get(url("/costs"))).toEqual({ amount: "90071992547409930.100000000000000001" });
   expect(seen).toEqual([["/api/v1/costs", "Bearer s3cret"]]);
+});
+
+it("what may pass is asked again soon, a server's own error later, a refusal not", () => {
+  const retry = (status: number) => new ApiError(status, "", "").retry;
+  expect([0, 429, 502, 503, 504].map(retry)).toEqual(Array(5).fill(4_000));
+  expect([500, 501].map(retry)).toEqual([30_000, 30_000]);
+  expect([400, 401, 403, 404].map(retry)).toEqual([0, 0, 0, 0]);
 });

@@ -15,9 +15,14 @@ export class ApiError extends Error {
     super(message);
     this.name = "ApiError";
   }
-  /** Whether the same question may be answered a little later without anybody doing anything. */
+  /** Whether the same question may be answered a little later without anybody doing anything; a proxy says 502 while serve starts. */
   get passing(): boolean {
-    return this.status === 0 || this.status === 429 || this.status === 503 || this.status === 504;
+    return this.status === 0 || this.status === 429 || (this.status >= 502 && this.status <= 504);
+  }
+  /** In how many milliseconds to ask again; 0 where the same question gets the same refusal until the reader does something. */
+  get retry(): number {
+    if (this.passing) return 4_000;
+    return this.status >= 500 ? 30_000 : 0;
   }
 }
 

@@ -17,7 +17,8 @@ export interface Answer<T> {
   again: () => void;
 }
 
-const retryEvery = 4_000;
+/** How soon a tab that was hidden notices that it is looked at. */
+const hiddenEvery = 4_000;
 
 /** Whether the server answers, for the one banner that says so. */
 class Connection {
@@ -86,7 +87,7 @@ export function useApi<T>(address: string | null, { every = 0, keep = false }: {
       if (ms > 0 && !abort.signal.aborted) timer = setTimeout(ask, ms);
     };
     const ask = () => {
-      if (document.hidden) return later(retryEvery);
+      if (document.hidden) return later(hiddenEvery);
       setState((s) => (s.address === address ? { ...s, asking: true } : { address, data: keep ? s.data : null, of: keep ? s.of : null, error: null, asking: true }));
       get<T>(address, abort.signal).then(
         (data) => {
@@ -101,7 +102,7 @@ export function useApi<T>(address: string | null, { every = 0, keep = false }: {
           connection.report(e, address);
           // Figures stay on screen only if they answer this very question.
           setState((s) => ({ address, data: e.passing && s.of === address ? s.data : null, of: s.of, error: e, asking: false }));
-          if (e.passing) later(retryEvery);
+          later(e.retry);
         },
       );
     };

@@ -3,8 +3,10 @@ import type { InstanceCosts, InstanceDetail, SeriesAnswer, TopList } from "../ap
 import { useApi } from "../api/use";
 import { instancePanels, SeriesPanels } from "../charts/panels";
 import { fractionDigits } from "../format/decimal";
+import { span } from "../format/time";
 import { plural } from "../format/units";
 import { to } from "../router";
+import { useShared } from "../settings";
 import { Columns } from "../ui/columns";
 import { Dec, Empty, Fact, Head, Link, Loaded, Moment, Panel } from "../ui/parts";
 import { RangePick, refreshOf, useWindow, type Window } from "../ui/range";
@@ -81,7 +83,7 @@ export function InstancePage({ id }: { id: string }) {
           <SeriesPanels of={series} wanted={instancePanels} group={`instance-${id}`} />
         </div>
         <div className="stack">
-          <Costs id={id} window={w} project={i?.project_id ?? ""} />
+          <Costs id={id} window={w} />
           <Loaded of={detail} low>
             {(d) => (d.history.length > 1 ? <History detail={d} /> : null)}
           </Loaded>
@@ -91,7 +93,18 @@ export function InstancePage({ id }: { id: string }) {
   );
 }
 
-function Costs({ id, window: w, project }: { id: string; window: Window; project: string }) {
+/**
+ * linesOf are the addresses of the lines behind a figure, by the part of the
+ * window they are of. Where the figure adds up several projects' lines, so does
+ * the list.
+ */
+export function linesOf(c: Pick<InstanceCosts, "parts" | "projects">, instance: string, metric: string): { begin: string; address: string }[] {
+  const project = c.projects.length === 1 ? c.projects[0] : null;
+  return c.parts.map((p) => ({ begin: p.begin, address: to(["costs", "lines"], { begin: p.begin, end: p.end, instance, project, metric }) }));
+}
+
+function Costs({ id, window: w }: { id: string; window: Window }) {
+  const { zone } = useShared();
   const costs = useApi<InstanceCosts>(url(path`/instances/${id}/costs`, { range: w.range, end: w.end }), { every: refreshOf(w) });
   return (
     <Panel
@@ -99,7 +112,7 @@ function Costs({ id, window: w, project }: { id: string; window: Window; project
       note={
         costs.data ? (
           <>
-            {w.range}; rated until <Moment at={costs.data.rated_until} />
+            {span(costs.data.begin, costs.data.end, zone)}; rated until <Moment at={costs.data.rated_until} />
           </>
         ) : null
       }
@@ -134,7 +147,7 @@ function Costs({ id, window: w, project }: { id: string; window: Window; project
                     {c.metrics.map((m) => (
                       <tr key={`${m.metric} ${m.unit} ${m.currency}`}>
                         <th scope="row">
-                          <Link to={to(["costs", "lines"], { begin: c.begin, end: c.end, instance: id, project, metric: m.metric })}>{m.metric}</Link>
+                          <Lines metric={m.metric} of={linesOf(c, id, m.metric)} />
                         </th>
                         <td className="num">
                           <Dec value={m.price} unit={m.currency} digits={digits} />
@@ -152,6 +165,23 @@ function Costs({ id, window: w, project }: { id: string; window: Window; project
         }}
       </Loaded>
     </Panel>
+  );
+}
+
+/** Lines links a metric to its lines; a closed month's are a list of their own. */
+function Lines({ metric, of }: { metric: string; of: { begin: string; address: string }[] }) {
+  if (of.length === 1) return <Link to={of[0]!.address}>{metric}</Link>;
+  return (
+    <>
+      {metric}
+      {of.map((x) => (
+        <div className="small" key={x.begin}>
+          <Link to={x.address}>
+            Lines from <Moment at={x.begin} />
+          </Link>
+        </div>
+      ))}
+    </>
   );
 }
 

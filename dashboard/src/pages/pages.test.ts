@@ -3,6 +3,7 @@ import { hits } from "../ui/search";
 import { behindFirst } from "./behind";
 import { everyDay } from "./costs";
 import { same } from "./explain";
+import { linesOf } from "./instance";
 import { request } from "./quote";
 
 it("a month has all its days, leap years included", () => {
@@ -49,4 +50,14 @@ it("the plan in force gives the same only in the same currency", () => {
   expect(same(x)).toBe(true);
   expect(same({ ...x, currency_by_the_plan: "USD" })).toBe(false);
   expect(same({ ...x, price_by_the_plan: "1.1" })).toBe(false);
+});
+
+it("the lines behind an instance's figure are of all it belonged to, a closed month's by themselves", () => {
+  const [a, b, c] = ["2026-10-31T20:00:00Z", "2026-11-01T00:00:00Z", "2026-11-01T02:00:00Z"] as const;
+  const address = (begin: string, end: string, more = "") => `/costs/lines?begin=${encodeURIComponent(begin)}&end=${encodeURIComponent(end)}&instance=i${more}&metric=memory`;
+  expect(linesOf({ parts: [{ begin: a, end: c }], projects: ["p"] }, "i", "memory")).toEqual([{ begin: a, address: address(a, c, "&project=p") }]);
+  expect(linesOf({ parts: [{ begin: a, end: b }, { begin: b, end: c }], projects: ["p", "q"] }, "i", "memory")).toEqual([
+    { begin: a, address: address(a, b) },
+    { begin: b, address: address(b, c) },
+  ]);
 });

@@ -15,7 +15,7 @@ const tabs = [
 
 export function PlanPage({ version, tab }: { version: string; tab: string }) {
   const list = useApi<PlanList>(url("/plans"), { every: 120_000 });
-  const detail = useApi<PlanDetail>(list.data && list.data.plans.length > 0 ? url(path`/plans/${version}`) : null);
+  const detail = useApi<PlanDetail>(list.data && list.data.plans.length > 0 ? url(path`/plans/${version}`) : null, { every: 120_000 });
   const p = detail.data?.plan;
   if (list.data?.plans.length === 0) {
     return (

@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { ApiError, post, url } from "../api/client";
 import type { MetricList, ProjectList, Quote, QuoteItem, QuoteRequest } from "../api/types";
 import { useApi } from "../api/use";
@@ -45,17 +45,32 @@ function Form({ metrics, projects }: { metrics: MetricList; projects: ProjectLis
   const [quote, setQuote] = useState<Quote | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
-  const change = (id: number, set: Partial<Draft>) => {
+  const question = useRef(0);
+  // What was asked before is no answer to what stands in the form now, also when it comes late.
+  const forget = () => {
+    question.current++;
     setQuote(null);
+    setError(null);
+    setBusy(false);
+  };
+  const change = (id: number, set: Partial<Draft>) => {
+    forget();
     setDrafts((all) => all.map((d) => (d.id === id ? { ...d, ...set } : d)));
   };
   const bad = drafts.some((d) => !isDecimal(d.qty.trim()));
   const ask = () => {
+    forget();
     setBusy(true);
-    setError(null);
+    const mine = question.current;
+    const still = (then: () => void) => {
+      if (mine === question.current) then();
+    };
     post<Quote>(url("/quote"), request(drafts, project))
-      .then(setQuote, (err: unknown) => setError(err instanceof ApiError ? err : new ApiError(0, "internal", String(err))))
-      .finally(() => setBusy(false));
+      .then(
+        (q) => still(() => setQuote(q)),
+        (err: unknown) => still(() => setError(err instanceof ApiError ? err : new ApiError(0, "internal", String(err)))),
+      )
+      .finally(() => still(() => setBusy(false)));
   };
   return (
     <div className="grid">
@@ -70,7 +85,7 @@ function Form({ metrics, projects }: { metrics: MetricList; projects: ProjectLis
           {projects.length > 0 ? (
             <label className="labelled">
               For
-              <select className="field" value={project} onChange={(e) => { setProject(e.target.value); setQuote(null); }}>
+              <select className="field" value={project} onChange={(e) => { setProject(e.target.value); forget(); }}>
                 <option value="">anyone (general rules)</option>
                 {projects.map((p) => (
                   <option key={p.id} value={p.id}>
@@ -108,7 +123,7 @@ function Form({ metrics, projects }: { metrics: MetricList; projects: ProjectLis
                 </div>
                 {m?.description ? <p className="quiet small">{m.description}</p> : null}
                 {drafts.length > 1 ? (
-                  <button type="button" className="button bare small" onClick={() => { setQuote(null); setDrafts((all) => all.filter((x) => x.id !== d.id)); }}>
+                  <button type="button" className="button bare small" onClick={() => { forget(); setDrafts((all) => all.filter((x) => x.id !== d.id)); }}>
                     Remove item {n + 1}
                   </button>
                 ) : null}
@@ -121,7 +136,7 @@ function Form({ metrics, projects }: { metrics: MetricList; projects: ProjectLis
             </p>
           ) : null}
           <div className="filters">
-            <button type="button" className="button" disabled={drafts.length >= 100} onClick={() => setDrafts((all) => [...all, blank()])}>
+            <button type="button" className="button" disabled={drafts.length >= 100} onClick={() => { forget(); setDrafts((all) => [...all, blank()]); }}>
               Add an item
             </button>
             <button type="submit" className="button main" disabled={bad || busy}>
@@ -130,7 +145,7 @@ function Form({ metrics, projects }: { metrics: MetricList; projects: ProjectLis
           </div>
         </form>
       </Panel>
-      <Panel title="Quote" note={quote ? `by plan version ${quote.plan_version}` : "nothing is written or billed"} plain>
+      <Panel title="Quote" note={quote ? `for ${projects.find((p) => p.id === quote.project)?.name || quote.project || "anyone"}, by plan version ${quote.plan_version}` : "nothing is written or billed"} plain>
         {error ? <Failure error={error} again={ask} /> : quote ? <><Result quote={quote} /><Warnings of={quote.warnings} /></> : <Empty title="No quote yet">Fill in the form; the server prices it by the plan in force.</Empty>}
       </Panel>
     </div>

@@ -35,7 +35,16 @@ export function TopPage() {
             ) : null
           }
         >
-          {(t) => <TopTable list={t} />}
+          {(t) => (
+            <>
+              <TopTable list={t} />
+              {(t.others ?? []).map((m) => (
+                <p className="body quiet" key={m.currency}>
+                  <Dec value={m.amount} unit={m.currency} /> more is of no known instance.
+                </p>
+              ))}
+            </>
+          )}
         </Loaded>
       </Panel>
     </>

@@ -156,7 +156,11 @@ export function Failure({ error, again }: { error: ApiError; again?: () => void 
   );
 }
 
-/** Loaded shows an answer in one of its four states: waiting, failed, nothing there, there. */
+/**
+ * Loaded shows an answer in one of its four states: waiting, failed, nothing
+ * there, there. Figures that could not be asked for again stay and say so; that no
+ * server answers at all says the banner, once for the page.
+ */
 export function Loaded<T>({ of, empty, low, children }: { of: Answer<T>; empty?: (data: T) => ReactNode; low?: boolean; children: (data: T) => ReactNode }) {
   if (of.loading) {
     return (
@@ -169,6 +173,11 @@ export function Loaded<T>({ of, empty, low, children }: { of: Answer<T>; empty?:
   const nothing = empty?.(of.data);
   return (
     <div className={of.old ? "old" : undefined} aria-busy={of.old}>
+      {of.error && of.error.status !== 0 ? (
+        <p className="alert" role="status">
+          {of.error.message.replace(/\.$/, "")}: these are the figures from before.{of.error.hint ? ` ${of.error.hint}` : ""}
+        </p>
+      ) : null}
       {nothing ? nothing : children(of.data)}
     </div>
   );
