@@ -71,6 +71,36 @@ describe.skipIf(why !== "")("when not all is well", () => {
     }
   });
 
+  it("an answer that fails once is asked for again; figures of before say that they are", async () => {
+    const serve = new Serve(cloud, await freePort());
+    await serve.start();
+    const { page } = await open(browser);
+    try {
+      let status = 502; // nginx's, before a serve that starts again
+      await page.route("**/api/v1/top?*", (route) => (status === 0 ? route.continue() : route.fulfill({ status, contentType: "text/html", body: "<h1>no</h1>" })));
+      await page.clock.install();
+      await page.goto(`${serve.url}/top`);
+      await page.getByText("The server answered 502.").waitFor();
+      status = 0;
+      await page.clock.runFor(5_000);
+      await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 10);
+      status = 503;
+      await page.clock.runFor(61_000);
+      await page.getByText("The server answered 503: these are the figures from before.").waitFor();
+      expect(await page.locator("tbody tr").count()).toBe(10);
+      await accessible(page, "figures from before");
+      status = 500;
+      await page.clock.runFor(5_000);
+      await page.getByText("The server answered 500.").waitFor();
+      expect(await page.locator("tbody tr").count()).toBe(0);
+      status = 0;
+      await page.clock.runFor(31_000);
+      await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 10 && !document.querySelector("main .alert"));
+    } finally {
+      await serve.stop();
+    }
+  });
+
   describe("with tokens", () => {
     let serve: Serve;
     let all: string;

@@ -208,6 +208,29 @@ describe.skipIf(why !== "")("the dashboard on a simulated cloud", () => {
     expect(errors).toEqual([]);
   });
 
+  it("a quote that comes late is not shown beside another question", async () => {
+    const { page, errors } = await open(browser);
+    await page.goto(`${serve.url}/plan/current/quote`);
+    await settled(page);
+    let release = () => undefined as void;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    await page.route("**/api/v1/quote", async (route) => {
+      await held;
+      await route.continue();
+    });
+    await page.getByRole("button", { name: "Quote" }).click();
+    await page.locator("form").getByLabel("For").selectOption("project-0002");
+    const answered = page.waitForResponse("**/api/v1/quote");
+    release();
+    await (await answered).finished();
+    await page.waitForTimeout(300);
+    expect(await page.locator("tfoot").count()).toBe(0);
+    await page.getByRole("button", { name: "Quote" }).click();
+    await page.locator("tfoot").waitFor();
+    expect(await page.locator("section[aria-label=Quote] header").innerText()).toMatch(/for project-0002, by plan version \d/);
+    expect(errors).toEqual([]);
+  });
+
   it("search finds instances, projects and hosts, by keyboard; ranges stay", async () => {
     const { page, errors } = await open(browser);
     await page.goto(`${serve.url}/instances/${instance}?range=24h`);
