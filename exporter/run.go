@@ -139,16 +139,16 @@ func Run(ctx context.Context, in Input) (Result, error) {
 }
 
 // halt is what a mismatch that no race explains ends with. hint is what to do,
-// unless it is of a closed month whose lines are gone.
+// unless it is of a closed month whose lines retention removed.
 func (e *export) halt(ctx context.Context, m *mismatchError, hint string) error {
 	month := e.Calendar.MonthAt(m.period.Begin)
-	closed := slices.ContainsFunc(e.history.closed(e.window.AsOf), func(c store.MonthClose) bool { return c.Month.Equal(month.Date) })
-	if closed {
-		there, err := e.Store.AnyLine(ctx, month.From, month.To)
+	closes := e.history.closed(e.window.AsOf)
+	if i := slices.IndexFunc(closes, func(c store.MonthClose) bool { return c.Month.Equal(month.Date) }); i >= 0 {
+		removed, err := e.Store.LinesRemoved(ctx, month, closes[i].Number)
 		if err != nil {
 			return errors.Join(m, err)
 		}
-		if !there {
+		if removed {
 			hint = fmt.Sprintf("the lines of %s were removed by 'ratebatch retention --lines-after', and nothing can be made of them any more. What was delivered stands: copy it from another place, or restore it", month)
 		}
 	}

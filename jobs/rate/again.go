@@ -147,11 +147,11 @@ func (j *Job) checkBilled(ctx context.Context, again Again) error {
 		if !m.From.Before(again.To) || !again.From.Before(m.To) {
 			continue
 		}
-		removed, err := j.Store.LinesRemoved(ctx, m, c.Closed)
+		gone, err := j.Store.LinesGone(ctx, m, c.Closed)
 		if err != nil {
 			return err
 		}
-		if removed {
+		if gone {
 			return &ratebatch.HaltError{Err: fmt.Errorf("month %s is closed and its lines were removed by 'ratebatch retention --lines-after': a correction could not be told from what was billed", m),
 				Hint: "bill the difference by hand"}
 		}

@@ -77,6 +77,10 @@ func (j *Job) settleCarries(ctx context.Context, plan *Plan, result *Result, sco
 	if err != nil || len(tiered) == 0 {
 		return err
 	}
+	closed, err := j.closedMonths(ctx)
+	if err != nil {
+		return err
+	}
 	expired := map[store.DueWindow]bool{} // periods whose tier does not hold them for sure
 	var gone []error                      // what to do about them
 	for range maxCarryRounds {
@@ -96,10 +100,6 @@ func (j *Job) settleCarries(ctx context.Context, plan *Plan, result *Result, sco
 		})
 		held := 0
 		if !plan.asked {
-			closed, err := j.closedMonths(ctx)
-			if err != nil {
-				return err
-			}
 			open := outside(changed, closed)
 			if held = len(changed) - len(open); held > 0 {
 				// Nobody asked this run for a correction of a closed month.
@@ -115,10 +115,11 @@ func (j *Job) settleCarries(ctx context.Context, plan *Plan, result *Result, sco
 			// The look is noted only when nothing is left to do: a run that dies before
 			// is made up for by the next, and other shards find what is theirs. What is held
 			// is for the correction that was cut, which would not find it after a look.
-			// What lost its usage keeps its lines and is named by every run until its usage
-			// is there again or it is reset: after a look nobody would know of it, and a
-			// close would freeze a minimum, a cap or a tier that is wrong.
-			if len(changed) > 0 || held > 0 || len(lost) > 0 {
+			// What lost its usage in an open month keeps its lines and is named by every run
+			// until its usage is there again or it is reset: after a look nobody would know
+			// of it, and a close would freeze a minimum, a cap or a tier that is wrong. Until
+			// then looks go back as far. A closed month has no close to wait for.
+			if len(changed) > 0 || held > 0 || len(outside(lost, closed)) > 0 {
 				return nil
 			}
 			return j.Store.NoteCarryLook(ctx, look.now, look.scopes, look.changed)
@@ -181,7 +182,7 @@ func carriesLost(lost []store.DueWindow) []error {
 	first := lost[0]
 	return []error{&ratebatch.HaltError{Scope: first.Scope, Period: ratebatch.Period{Begin: first.First, End: first.Until},
 		Err:  fmt.Errorf("what was used before it in the month changed, but it has fewer usage rows than were committed (%d such periods): it keeps its lines", len(lost)),
-		Hint: "'ratebatch status --late' lists them; restore their usage and rate them again with 'ratebatch reprocess', or forget what was rated with 'ratebatch reset'"}}
+		Hint: "'ratebatch status --late' lists them; restore their usage and rate them again with 'ratebatch reprocess', or, while their month is open, forget what was rated with 'ratebatch reset'"}}
 }
 
 // carryLook is one look at what changed.

@@ -74,6 +74,30 @@ func TestACutCorrectionOfAClosedMonthIsGoneOnWith(t *testing.T) {
 	}
 }
 
+// Where the month is closed no close waits for what a correction could not rate: it
+// is told once, and looks go on.
+func TestACorrectionThatMeetsLostUsageIsToldOnce(t *testing.T) {
+	s := withTraffic(t)
+	applyPlan(t, s, "currency: EUR\nservices: [{name: traffic, mappings: [{type: flat, cost: 1}]}]\ncharges: [{kind: cap, amount: 100}]\n", time.Unix(0, 0))
+	early, last := at("2026-11-20T00:00:00Z"), at("2026-11-30T23:00:00Z")
+	sendTraffic(t, s, []flow{{early, "one", "s0", "a", "", decimal.New(120, 0)}, {last, "one", "s0", "a", "", decimal.New(9, 0)}, {last, "one", "s0", "b", "", decimal.New(1, 0)}})
+	o := options("2026-12-01T06:00:01Z")
+	if _, err := run(t.Context(), s, o); err != nil {
+		t.Fatal(err)
+	}
+	closeMonth(t, s, "2026-11-01T00:00:00Z")
+	exec(t, s, "DELETE FROM traffic WHERE id = 'b'")
+	sendTraffic(t, s, []flow{{early, "one", "s0", "late", "", decimal.New(20, 0)}})
+	before := looks(t, s)
+	_, err := again(t.Context(), s, o, "s0", early, early.Add(time.Hour))
+	if ratebatch.ExitCode(err) != ratebatch.ExitHalted || !strings.Contains(fmt.Sprint(err), "fewer usage rows than were committed") {
+		t.Errorf("the correction: %v, want the period that lost usage", err)
+	}
+	if after := looks(t, s); after != before+1 {
+		t.Errorf("%d looks were noted, want 1: every later one would go back as far", after-before)
+	}
+}
+
 // A month's last period that lost usage cannot be rated again, and its cap is wrong
 // once the month comes to more: every run says so, hours later too, and the month is
 // not settled until its usage is back.

@@ -123,11 +123,11 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 		}
 	}
 	if r.Closed && set.Lines > 0 {
-		there, err := j.Store.AnyLine(ctx, j.Month.From, j.Month.To)
+		removed, err := j.Store.LinesRemoved(ctx, j.Month, w.Closed)
 		if err != nil {
 			return r, err
 		}
-		if !there {
+		if removed {
 			return r, j.withoutLines(ctx, &r, w, set)
 		}
 	}

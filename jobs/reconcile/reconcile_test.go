@@ -199,6 +199,19 @@ func TestAMonthWithoutItsLinesReconcilesByItsCommits(t *testing.T) {
 	if err := s.DropLineMonth(t.Context(), month); err != nil {
 		t.Fatal(err)
 	}
+	// Retention leaves the lines of a month that was not exported: these would be lost.
+	exec := func(statement string) {
+		t.Helper()
+		if err := s.Conn().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("ALTER TABLE exports UPDATE month = '2020-01-01' WHERE 1 SETTINGS mutations_sync = 2")
+	r, err := (&reconcile.Job{Store: s, Month: month, Period: time.Hour}).Run(t.Context())
+	if err != nil || ratebatch.ExitCode(r.Err()) != ratebatch.ExitHalted {
+		t.Errorf("lines that were lost: %v, %v, want exit %d", err, r.Err(), ratebatch.ExitHalted)
+	}
+	exec("ALTER TABLE exports UPDATE month = '2026-03-01' WHERE 1 SETTINGS mutations_sync = 2")
 	for _, to := range []bucket.Bucket{b, nil} {
 		r, err := (&reconcile.Job{Store: s, Month: month, Period: time.Hour, Bucket: to, Reprice: 10}).Run(t.Context())
 		if err != nil || r.Err() != nil {

@@ -76,6 +76,8 @@ type Plan struct {
 	// for, and that got none for so long that they are not waited for.
 	GivenUp []string `json:"given_up,omitempty"`
 
+	Done bool `json:"-"` // Run came to its end, whatever it refused
+
 	months []ratebatch.Month
 	void   []uuid.UUID
 }
@@ -243,6 +245,7 @@ func (j *Job) Run(ctx context.Context, p *Plan, run uuid.UUID) error {
 	if err := j.notePlainMonths(ctx); err != nil {
 		return err
 	}
+	p.Done = true
 	if len(p.Refused) == 0 {
 		return busy
 	}

@@ -106,16 +106,29 @@ func (s *Store) AnyLine(ctx context.Context, from, to time.Time) (bool, error) {
 	return there, err
 }
 
-// LinesRemoved says whether the lines that a close of a month froze were removed
-// ('ratebatch retention --lines-after'): what was billed is known by its totals alone
-// then. closed is the number of the close that counts.
-func (s *Store) LinesRemoved(ctx context.Context, month ratebatch.Month, closed uint32) (bool, error) {
+// LinesGone says whether the lines that a close of a month froze are there no more:
+// what was billed is known by its totals alone then. closed is the number of the
+// close that counts.
+func (s *Store) LinesGone(ctx context.Context, month ratebatch.Month, closed uint32) (bool, error) {
 	there, err := s.AnyLine(ctx, month.From, month.To)
 	if err != nil || there {
 		return false, err
 	}
 	frozen, err := s.FrozenTotals(ctx, month, closed)
 	return slices.ContainsFunc(frozen, func(t MonthTotal) bool { return t.Lines > 0 }), err
+}
+
+// LinesRemoved says whether lines that are gone may have been removed by 'ratebatch
+// retention --lines-after', which leaves those of a month that was not exported
+// since that close: they were lost.
+func (s *Store) LinesRemoved(ctx context.Context, month ratebatch.Month, closed uint32) (bool, error) {
+	gone, err := s.LinesGone(ctx, month, closed)
+	if err != nil || !gone {
+		return false, err
+	}
+	var delivered bool
+	err = s.Row(ctx, "lines_delivered", Params{"month": month.Date.Format(time.DateOnly), "closed": closed}, &delivered)
+	return delivered, err
 }
 
 // LineTotals sums the lines of a month's current commits, from the lines.

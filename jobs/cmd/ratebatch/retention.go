@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 
@@ -91,10 +92,11 @@ func (p *program) retention(ctx context.Context, job *retention.Job, jo jobOptio
 		counts := map[string]string{"dead_attempts": fmt.Sprint(plan.DeadAttempts), "superseded": fmt.Sprint(plan.Superseded.Removable), "job_runs": fmt.Sprint(plan.JobRuns)}
 		return counts, job.Run(ctx, plan, run.ID)
 	})
-	if err != nil {
+	if plan == nil || !plan.Done {
 		return err
 	}
-	return p.print(plan, func() { printRetention(p, plan, "went") })
+	// What went is said also where something else was refused or has to wait.
+	return errors.Join(err, p.print(plan, func() { printRetention(p, plan, "went") }))
 }
 
 func printRetention(p *program, plan *retention.Plan, verb string) {

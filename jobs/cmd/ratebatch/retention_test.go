@@ -60,6 +60,9 @@ func TestRetentionRemovesOnlyWhatCountsNoMore(t *testing.T) {
 		b.fails(ratebatch.ExitHalted, "2026-11 was rated again since it was closed, and "+why, "retention", "--lines-after", "24h", "--now", later)
 	}
 	refuses("no later month was closed since")
+	if out := b.fails(ratebatch.ExitHalted, "lines old enough to go were kept", "retention", "--lines-after", "24h", "--now", later); !strings.Contains(out, "superseded revisions") || !strings.Contains(out, "refused: lines of 2026-11 ") {
+		t.Errorf("what went beside a refusal is not printed:\n%s", out)
+	}
 	b.sql("INSERT INTO month_commits (month, closed, kind, begin, until) VALUES ('2027-01-01', 1, 'close', '2027-01-01 00:00:00', '2027-02-01 00:00:00')")
 	refuses("2026-12, which bills the correction, is not closed")
 	b.sql("INSERT INTO month_commits (month, closed, kind, begin, until) VALUES ('2026-12-01', 1, 'close', '2026-12-01 00:00:00', '2027-01-01 00:00:00')")
