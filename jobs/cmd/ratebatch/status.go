@@ -84,7 +84,7 @@ type outdated struct {
 func newStatusCmd(p *program) *cobra.Command {
 	var o rateOptions
 	var late, check bool
-	var maxLag time.Duration
+	var maxLag, within time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far each scope is rated, what waits and why, and the last run of each job",
@@ -95,8 +95,8 @@ exits 20 when a due period, or the input that periods wait for, is older than
 --max-lag; when due periods are older than their tier keeps; when usage was lost, a
 scope fails, the last fetch of scopes failed, or rate would stop; for --max-lag after
 records were lost in Kafka; when a month that was closed before --max-lag is not
-exported since, where anything is; and when a month that ended five days ago is open,
-where months are closed.
+exported since, where anything is; and when a month is open for --close-within after
+its end, where months are closed.
 
 ` + exitCodesHelp,
 		Example: `  ratebatch status
@@ -120,7 +120,7 @@ where months are closed.
 				if x.Outdated, err = readOutdated(ctx, s); err != nil {
 					return err
 				}
-				alarm := x.check(options, maxLag)
+				alarm := x.check(options, maxLag, within)
 				if !late {
 					x.Late = nil
 				}
@@ -140,11 +140,12 @@ where months are closed.
 	cmd.Flags().BoolVar(&late, "late", false, "list late and lost usage and outdated periods")
 	cmd.Flags().BoolVar(&check, "check", false, "exit 20 when rating is late or something is wrong")
 	cmd.Flags().DurationVar(&maxLag, "max-lag", 24*time.Hour, "with --check: how old a due period may be")
+	cmd.Flags().DurationVar(&within, "close-within", closeWithin, "with --check: how long after its end a month may be open, where months are closed")
 	return cmd
 }
 
 // check says what an alarm should ring for.
-func (x *status) check(o rate.Options, maxLag time.Duration) error {
+func (x *status) check(o rate.Options, maxLag, within time.Duration) error {
 	var errs []error
 	halt := func(hint, format string, args ...any) {
 		errs = append(errs, &ratebatch.HaltError{Err: fmt.Errorf(format, args...), Hint: hint})
@@ -182,7 +183,7 @@ func (x *status) check(o rate.Options, maxLag time.Duration) error {
 		halt("see 'ratebatch status --late'", "usage of %d rated periods was lost", lost)
 	}
 	errs = append(errs, x.Ingest.check(o.Now, maxLag)...)
-	for _, m := range x.months.overdue(o.Now, o.Now.Add(-maxLag)) {
+	for _, m := range x.months.overdue(o.Now, o.Now.Add(-maxLag), within) {
 		errs = append(errs, m)
 	}
 	return errors.Join(errs...)
@@ -272,7 +273,7 @@ func readStatus(ctx context.Context, p *program, s *store.Store, o rate.Options)
 	if x.months, err = readMonthsLeft(ctx, s, o.Calendar, o.Now); err != nil {
 		return nil, err
 	}
-	for _, m := range x.months.overdue(o.Now, o.Now) {
+	for _, m := range x.months.overdue(o.Now, o.Now, closeWithin) {
 		x.Warnings = append(x.Warnings, m.Error())
 	}
 	schedules, err := jobs.Schedules(ctx, s)

@@ -10,8 +10,8 @@ import (
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
-// closeWithin is how long after its end a month may be open: the schedule closes
-// it on the fourth.
+// closeWithin is how long after its end a month may be open, unless told otherwise:
+// the schedule closes it on the fourth.
 const closeWithin = 5 * 24 * time.Hour
 
 // monthsLeft is what is still to be done for months that have ended.
@@ -49,15 +49,15 @@ func (x monthsLeft) openFor(now time.Time) time.Duration {
 }
 
 // overdue says what was to be done before a moment: months that were closed until
-// then and not exported, and one that is open for longer than closeWithin.
-func (x monthsLeft) overdue(now, closedBefore time.Time) (out []*ratebatch.HaltError) {
+// then and not exported, and one that is open for longer than it may be.
+func (x monthsLeft) overdue(now, closedBefore time.Time, within time.Duration) (out []*ratebatch.HaltError) {
 	for _, m := range x.unexported {
 		if m.ClosedAt.Before(closedBefore) {
 			name := m.Month.Format("2006-01")
 			out = append(out, &ratebatch.HaltError{Err: fmt.Errorf("month %s was closed %s and is not exported since", name, m.ClosedAt.Format(time.RFC3339)), Hint: "run 'ratebatch export --month " + name + "'"})
 		}
 	}
-	if x.openFor(now) > closeWithin {
+	if x.openFor(now) > within {
 		out = append(out, &ratebatch.HaltError{Err: fmt.Errorf("month %s ended %s and is not closed", x.open, x.open.To.UTC().Format(time.RFC3339)), Hint: "run 'ratebatch close --month " + x.open.String() + "'"})
 	}
 	return out

@@ -149,9 +149,9 @@ func TestAMonthThatIsLeftOpenIsTold(t *testing.T) {
 	b.rate()
 	metrics := t.TempDir()
 	january := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
-	check := func(after time.Duration) string {
+	check := func(after time.Duration, more ...string) string {
 		t.Helper()
-		_, _, stderr := cli(t, append(slices.Clone(b.flags), "status", "--check", "--now", january.Add(after).Format(time.RFC3339))...)
+		_, _, stderr := cli(t, append(append(slices.Clone(b.flags), "status", "--check", "--now", january.Add(after).Format(time.RFC3339)), more...)...)
 		return stderr
 	}
 	const told = "month 2026-1"
@@ -165,6 +165,9 @@ func TestAMonthThatIsLeftOpenIsTold(t *testing.T) {
 	b.must("close", "--month", "2026-11", "--now", at)
 	if says := check(5 * 24 * time.Hour); strings.Contains(says, told) {
 		t.Errorf("on the sixth: %s", says)
+	}
+	if says := check(5*24*time.Hour+time.Second, "--close-within", "360h"); strings.Contains(says, told) {
+		t.Errorf("a month that may be open for 15 days is told after five: %s", says)
 	}
 	if says := check(5*24*time.Hour + time.Second); !strings.Contains(says, "month 2026-12 ended 2027-01-01T00:00:00Z and is not closed: run 'ratebatch close --month 2026-12'") {
 		t.Errorf("a second later: %s", says)
