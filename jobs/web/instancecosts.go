@@ -65,12 +65,16 @@ func (s *Server) instanceCosts(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	out := instanceCostAnswer{Begin: w.from, End: w.to}
+	step := max(b.Period, time.Hour)
+	if w.month != nil {
+		step = b.Period // days begin at a period, in some zones within an hour
+	}
 	byMetric, byTime, totals := map[instanceMetric]*instanceMetric{}, map[instanceTime]*instanceTime{}, map[string]decimal.Decimal{}
 	for _, part := range parts(b.Calendar, closed, w.from, w.to) {
 		out.Parts = append(out.Parts, timeSpan(part))
 		cw := costWindow(b.Calendar, closed, part.Begin, part.End)
 		for _, scope := range scopes {
-			costs, err := s.scopeCosts(ctx, c, cw, scope, found, max(b.Period, time.Hour))
+			costs, err := s.scopeCosts(ctx, c, cw, scope, found, step)
 			if err != nil {
 				return nil, err
 			}
