@@ -135,7 +135,7 @@ func (e *export) sameForm(ctx context.Context, current *Manifest) error {
 	}
 	broken, err := e.damaged(ctx, current)
 	if err == nil && len(broken) > 0 {
-		err = &ratebatch.HaltError{Err: fmt.Errorf("files of the append deliveries at %s/%s are missing or damaged: %s", e.Bucket.Location(), e.folder, someOf(broken)),
+		err = &ratebatch.HaltError{Err: fmt.Errorf("files of the append deliveries at %s/%s are missing or damaged: %s", e.Bucket.Location(), e.folder, ratebatch.Some(broken, mostBroken)),
 			Hint: "'ratebatch export verify' says what is wrong with them; restore them from a copy, or export to a new place"}
 	}
 	return err

@@ -64,14 +64,8 @@ func (e *export) damaged(ctx context.Context, m *Manifest) ([]string, error) {
 	return broken, nil
 }
 
-// someOf lists the first of many names.
-func someOf(names []string) string {
-	const few = 5
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
-}
+// mostBroken is how many broken files a message names.
+const mostBroken = 5
 
 // sameBytes reads a delivered file back and compares it with its manifest: one
 // that was damaged is written again and not called delivered.

@@ -314,7 +314,7 @@ func (e *export) run(ctx context.Context) (Result, error) {
 		case kept: // what this export would write is not what was billed from
 			return Result{}, e.lostFrozen(current, broken)
 		}
-		e.Log.Warn("files of the current delivery are missing or damaged, writing it again", "delivery", delivery, "files", someOf(broken))
+		e.Log.Warn("files of the current delivery are missing or damaged, writing it again", "delivery", delivery, "files", ratebatch.Some(broken, mostBroken))
 	}
 	if e.DryRun {
 		return Result{Dataset: e.Dataset, Format: e.Format, Month: e.Month.Format("2006-01"), Delivery: delivery, Mechanism: e.Mechanism, Location: e.Bucket.Location(),
@@ -337,7 +337,7 @@ func (e *export) run(ctx context.Context) (Result, error) {
 // export is in another form than they were: what it wrote under their name would
 // amount to something else, or stand beside the files that are left.
 func (e *export) lostFrozen(m *Manifest, broken []string) error {
-	return &ratebatch.HaltError{Err: fmt.Errorf("month %s is closed, and of its delivery %s at %s/%s these files are missing or damaged: %s", m.Month, m.Delivery, e.Bucket.Location(), e.folder, someOf(broken)),
+	return &ratebatch.HaltError{Err: fmt.Errorf("month %s is closed, and of its delivery %s at %s/%s these files are missing or damaged: %s", m.Month, m.Delivery, e.Bucket.Location(), e.folder, ratebatch.Some(broken, mostBroken)),
 		Hint: fmt.Sprintf("nothing was written: this export would not write the same files. Restore them from a copy; or export in the form that the manifest says (--format %s, --partition %s, version %s, and the same --round, --operator and --focus-version), which works while the same projects are known by the same names; or export to a new place",
 			m.Format, m.Partition, m.Generator.Version)}
 }

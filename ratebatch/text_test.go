@@ -33,3 +33,11 @@ func TestShortenCutsBetweenCharacters(t *testing.T) {
 		t.Errorf("what is not shown is not named: %s", got)
 	}
 }
+
+func TestSomeSaysHowManyMore(t *testing.T) {
+	for want, names := range map[string][]string{"": nil, "a, b": {"a", "b"}, "a, b and 2 more": {"a", "b", "c", "d"}} {
+		if got := Some(names, 2); got != want {
+			t.Errorf("%v: %q, want %q", names, got, want)
+		}
+	}
+}

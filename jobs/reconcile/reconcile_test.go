@@ -32,19 +32,27 @@ func step(r reconcile.Report, what string) reconcile.Step {
 	return reconcile.Step{}
 }
 
+// ratedMonth commits March 2026 of one scope, with three lines, by one run, and
+// gives its hours.
+func ratedMonth(t *testing.T, s *store.Store) (hour func(n int) time.Time) {
+	t.Helper()
+	run := uuid.New()
+	hour = func(n int) time.Time { return exporttest.Hour("2026-03", n) }
+	exporttest.Insert(t, s, run, 1,
+		exporttest.Line{Scope: "alpha", Begin: hour(0), Price: "1.5"},
+		exporttest.Line{Scope: "alpha", Begin: hour(0), Resource: "vm-2", Price: "0", Bucket: "unpriced"},
+		exporttest.Line{Scope: "alpha", Begin: hour(9), Price: "2"})
+	exporttest.Commit(t, s, run, 1, "alpha", hour(0), hour(744))
+	return hour
+}
+
 func TestAMonthReconcilesUntilSomethingIsChanged(t *testing.T) {
 	e := enginetest.Open(t)
 	s := store.New(e.Conn(), e.Database())
 	if _, err := s.Migrate(t.Context(), store.MigrateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	run := uuid.New()
-	hour := func(n int) time.Time { return exporttest.Hour("2026-03", n) }
-	exporttest.Insert(t, s, run, 1,
-		exporttest.Line{Scope: "alpha", Begin: hour(0), Price: "1.5"},
-		exporttest.Line{Scope: "alpha", Begin: hour(0), Resource: "vm-2", Price: "0", Bucket: "unpriced"},
-		exporttest.Line{Scope: "alpha", Begin: hour(9), Price: "2"})
-	exporttest.Commit(t, s, run, 1, "alpha", hour(0), hour(744))
+	hour := ratedMonth(t, s)
 	b, err := bucketfile.New(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -179,13 +187,7 @@ func TestALineOfAnotherPriceIsFoundByPricingItAgain(t *testing.T) {
 // held against the commits then.
 func TestAMonthWithoutItsLinesReconcilesByItsCommits(t *testing.T) {
 	s := storetest.Fresh(t)
-	run := uuid.New()
-	hour := func(n int) time.Time { return exporttest.Hour("2026-03", n) }
-	exporttest.Insert(t, s, run, 1,
-		exporttest.Line{Scope: "alpha", Begin: hour(0), Price: "1.5"},
-		exporttest.Line{Scope: "alpha", Begin: hour(0), Resource: "vm-2", Price: "0", Bucket: "unpriced"},
-		exporttest.Line{Scope: "alpha", Begin: hour(9), Price: "2"})
-	exporttest.Commit(t, s, run, 1, "alpha", hour(0), hour(744))
+	hour := ratedMonth(t, s)
 	exporttest.Close(t, s, "2026-03", 1)
 	month := ratebatch.Calendar{}.Named(hour(0))
 	b, err := bucketfile.New(t.TempDir())

@@ -2,11 +2,10 @@ package retention
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/ratebatch/ratebatch/ratebatch"
 	"github.com/ratebatch/ratebatch/ratebatch/store"
 )
 
@@ -112,13 +111,14 @@ func (j *Job) kept(ctx context.Context, m store.LineMonth, closed []store.Closed
 // list writes where something lacks; nothing if it lacks everywhere.
 func list(where []string) string {
 	const few = 3
-	switch n := len(where); {
-	case n == 0:
+	if len(where) == 0 {
 		return ""
-	case n > few:
-		return fmt.Sprintf(" (%s and %d more places)", strings.Join(where[:few], ", "), n-few)
 	}
-	return " (" + strings.Join(where, ", ") + ")"
+	text := ratebatch.Some(where, few)
+	if len(where) > few {
+		text += " places"
+	}
+	return " (" + text + ")"
 }
 
 // takers are the closed months that may bill what was rated of a month after it

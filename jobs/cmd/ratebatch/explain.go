@@ -315,7 +315,7 @@ func whyNoLine(ctx context.Context, s *store.Store, id string, windows []store.C
 	case len(scopes) == 0:
 		return "nothing is rated yet: 'ratebatch rate'", nil
 	case o.scope != "" && !slices.Contains(scopes, o.scope):
-		return fmt.Sprintf("scope %s has no rated lines; there are %s", o.scope, some(scopes, 10)), nil
+		return fmt.Sprintf("scope %s has no rated lines; there are %s", o.scope, ratebatch.Some(scopes, 10)), nil
 	case id != "":
 		text := "no line that counts has this id"
 		if o.scope != "" || o.month != "" || o.begin != "" || o.metric != "" || o.resource != "" {
@@ -344,9 +344,9 @@ func whyNoLine(ctx context.Context, s *store.Store, id string, windows []store.C
 	case len(metrics) == 0:
 		return fmt.Sprintf("scope %s has no lines in the period that begins at %s: it had no usage, or is not rated (see 'ratebatch status')", o.scope, from.Format(time.RFC3339)), nil
 	case len(resources) == 0:
-		return fmt.Sprintf("the period has no lines of metric %s; there are %s", o.metric, some(slices.Sorted(maps.Keys(metrics)), 20)), nil
+		return fmt.Sprintf("the period has no lines of metric %s; there are %s", o.metric, ratebatch.Some(slices.Sorted(maps.Keys(metrics)), 20)), nil
 	default:
-		return fmt.Sprintf("the period has no line of metric %s and resource %s; there are %s", o.metric, o.resource, some(slices.Sorted(maps.Keys(resources)), 10)), nil
+		return fmt.Sprintf("the period has no line of metric %s and resource %s; there are %s", o.metric, o.resource, ratebatch.Some(slices.Sorted(maps.Keys(resources)), 10)), nil
 	}
 }
 

@@ -190,7 +190,7 @@ func guard(c rate.Comparison, maxChange string) error {
 	}
 	past := c.Past(percent)
 	if len(past) == 0 && len(c.Unseen) > 0 {
-		return &ratebatch.ConfigError{Err: fmt.Errorf("--max-change: usage of %s to %s does not show all that these do: %s", c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), some(c.Unseen, 5)),
+		return &ratebatch.ConfigError{Err: fmt.Errorf("--max-change: usage of %s to %s does not show all that these do: %s", c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), ratebatch.Some(c.Unseen, 5)),
 			Hint: "look at the prices in a version of the plan without their dates ('ratebatch plan diff A B --rated') and in whole months, and leave out --max-change"}
 	}
 	if len(past) == 0 {

@@ -229,7 +229,7 @@ func (p *program) runRate(ctx context.Context, job *rate.Job, jo jobOptions) (*r
 		counts["scopes"], counts["periods"], counts["lines"] = fmt.Sprint(result.Scopes), fmt.Sprint(result.Periods), fmt.Sprint(result.Lines)
 		counts["unpriced"], counts["rejected"], counts["skipped"] = fmt.Sprint(result.Unpriced), fmt.Sprint(result.Rejected), fmt.Sprint(result.Skipped)
 		counts["failed_scopes"], counts["lost"] = fmt.Sprint(len(result.Failed)), fmt.Sprint(result.Lost)
-		counts["unpriced_metrics"], counts["unmatched_rules"], counts["always_zero_rules"] = some(result.Rules.UnpricedMetrics, 20), some(result.Rules.Unmatched, 20), some(result.Rules.AlwaysZero, 20)
+		counts["unpriced_metrics"], counts["unmatched_rules"], counts["always_zero_rules"] = ratebatch.Some(result.Rules.UnpricedMetrics, 20), ratebatch.Some(result.Rules.Unmatched, 20), ratebatch.Some(result.Rules.AlwaysZero, 20)
 		if result.Late != nil {
 			counts["late"] = fmt.Sprint(result.Late.Late)
 		}
@@ -370,21 +370,13 @@ func printRateResult(p *program, r *rate.Result) {
 		list []string
 	}{{"unpriced metrics", r.Rules.UnpricedMetrics}, {"rules that matched nothing", r.Rules.Unmatched}, {"rules that always gave 0", r.Rules.AlwaysZero}} {
 		if len(x.list) > 0 {
-			rowf(w, "%s\t%s\n", x.name, some(x.list, 10))
+			rowf(w, "%s\t%s\n", x.name, ratebatch.Some(x.list, 10))
 		}
 	}
 	rowf(w, "run\t%s\n", r.RunID)
 	w.Flush()
 	printLate(p, r)
 	printWaiting(p, r.Waiting)
-}
-
-// some lists the first names and how many more there are; --output json has all.
-func some(names []string, most int) string {
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 func printLate(p *program, r *rate.Result) {

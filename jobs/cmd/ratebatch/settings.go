@@ -271,7 +271,7 @@ func checkSetting(ctx context.Context, s *store.Store, x *store.BillingSetting) 
 		for _, m := range closed {
 			names = append(names, m.Month.Format("2006-01"))
 		}
-		return &ratebatch.HaltError{Err: fmt.Errorf("billing time zone %s: %s %s closed by the zone %s, and what was invoiced would no longer be that month", x.Value, some(names, 6), plural(len(names), "is", "are"), b.Calendar.Zone()),
+		return &ratebatch.HaltError{Err: fmt.Errorf("billing time zone %s: %s %s closed by the zone %s, and what was invoiced would no longer be that month", x.Value, ratebatch.Some(names, 6), plural(len(names), "is", "are"), b.Calendar.Zone()),
 			Hint: "a database keeps its zone once a month is closed; 'ratebatch reopen' them all first, or begin a new database"}
 	}
 	return &ratebatch.ConfigError{Err: fmt.Errorf("no setting is called %q", x.Name), Hint: "there are period, first_period and billing_timezone"}
